@@ -1,0 +1,1 @@
+"""Headwater: a multimodal lakehouse."""

@@ -1,0 +1,1 @@
+"""The demonstration lake: generated, real media and a guided tour."""

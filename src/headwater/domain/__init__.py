@@ -1,0 +1,1 @@
+"""What data is: pure values, no I/O."""

@@ -1,0 +1,58 @@
+"""A pointer event: the small message that says an object has arrived. It never carries a payload but chat text."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from headwater.clock import parse_time, to_text
+from headwater.domain.modality import Modality
+from headwater.domain.pointer import Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`event_id` makes an event: the same id with the same content, however often, is one event."""
+
+    event_id: str
+    modality: Modality
+    customer: str
+    pointer: Pointer
+    occurred_at: datetime
+    text: str | None = None
+
+    @property
+    def object_id(self) -> str:
+        """An object's identity is its path."""
+        return self.pointer.path
+
+    def to_dict(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "event_id": self.event_id,
+            "modality": self.modality.value,
+            "customer": self.customer,
+            "pointer": {name: value for name, value in self.pointer.to_dict().items() if value is not None},
+            "occurred_at": to_text(self.occurred_at),
+        }
+        return fields if self.text is None else {**fields, "text": self.text}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError on anything that is not an event."""
+        return cls(
+            event_id=fields["event_id"],
+            modality=Modality(fields["modality"]),
+            customer=fields["customer"],
+            pointer=Pointer.from_dict(fields["pointer"]),
+            occurred_at=parse_time(fields["occurred_at"]),
+            text=fields.get("text"),
+        )
+
+    @property
+    def content_hash(self) -> str:
+        """What must agree when an id is seen again: everything that was sent."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -1,0 +1,182 @@
+"""The tables as values: columns, key, partition and order. Arrow schemas are the contract everywhere.
+
+Every row has `seq`, its dense position in the order in which its table grew, and every table remembers the next one
+in a property. So what a stage has yet to read is a subtraction of two properties: no scan, no JVM, and neither
+compaction nor snapshot expiry moves it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headwater.domain.locator import LOCATOR_TYPE, SEGMENT_TYPE
+from headwater.domain.pointer import POINTER_TYPE
+
+VECTOR_DIMENSION: Final = 1024
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`day` is the column whose day partitions the table (hidden); `order` keeps a customer's rows together."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    day: str
+    order: tuple[str, ...]
+    purpose: str
+
+    @property
+    def short_name(self) -> str:
+        return self.name.partition(".")[2]
+
+
+def _field(name: str, kind: pa.DataType, *, required: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=not required)
+
+
+_SEQ = _field("seq", pa.int64(), required=True)
+
+# What every silver row carries: its source, its customer, the model that made it and the event that caused it.
+PROVENANCE: Final = (
+    _SEQ,
+    _field("object_id", pa.string(), required=True),
+    _field("customer", pa.string(), required=True),
+    _field("modality", pa.string(), required=True),
+    _field("step", pa.string(), required=True),
+    _field("model", pa.string(), required=True),
+    _field("fingerprint", pa.string(), required=True),
+    _field("event_id", pa.string(), required=True),
+    _field("occurred_at", TIMESTAMP, required=True),
+    _field("derived_at", TIMESTAMP, required=True),
+    _field("pointer", POINTER_TYPE, required=True),
+)
+
+_SAID = (
+    *PROVENANCE,
+    _field("text", pa.string()),
+    _field("language", pa.string()),
+    _field("confidence", pa.float64()),
+    _field("segments", pa.list_(SEGMENT_TYPE)),
+    _field("model_seconds", pa.float64()),
+)
+
+_DERIVED_KEY = ("object_id", "step", "fingerprint")
+_DERIVED_ORDER = ("customer", "object_id")
+
+EVENTS: Final = Table(
+    "bronze.events",
+    pa.schema(
+        [
+            _SEQ,
+            _field("event_id", pa.string(), required=True),
+            _field("object_id", pa.string(), required=True),
+            _field("modality", pa.string(), required=True),
+            _field("customer", pa.string(), required=True),
+            _field("occurred_at", TIMESTAMP, required=True),
+            _field("pointer", POINTER_TYPE, required=True),
+            _field("text", pa.string()),
+            _field("content_hash", pa.string(), required=True),
+            # False for a second event about an object already known: kept as sent, derived once.
+            _field("first_of_object", pa.bool_(), required=True),
+            _field("log_partition", pa.int32(), required=True),
+            _field("log_offset", pa.int64(), required=True),
+            _field("bronze_at", TIMESTAMP, required=True),
+        ]
+    ),
+    key=("event_id",),
+    day="occurred_at",
+    order=("customer", "event_id"),
+    purpose="the first event of each id, as sent",
+)
+
+METADATA: Final = Table(
+    "silver.metadata",
+    pa.schema(
+        [
+            *PROVENANCE,
+            _field("size", pa.int64()),
+            _field("checksum", pa.string()),
+            _field("content_type", pa.string()),
+            _field("duration_ms", pa.int64()),
+            _field("width", pa.int32()),
+            _field("height", pa.int32()),
+            _field("pages", pa.int32()),
+            _field("channels", pa.int32()),
+            _field("sample_rate", pa.int32()),
+            _field("codec", pa.string()),
+            _field("tier", pa.string()),
+        ]
+    ),
+    key=_DERIVED_KEY,
+    day="occurred_at",
+    order=_DERIVED_ORDER,
+    purpose="one row per object: size, type, duration, dimensions, tier",
+)
+
+
+def _said(name: str, purpose: str) -> Table:
+    return Table(name, pa.schema(_SAID), key=_DERIVED_KEY, day="occurred_at", order=_DERIVED_ORDER, purpose=purpose)
+
+
+TRANSCRIPTS: Final = _said("silver.transcripts", "what was said in calls and videos, with its times")
+CAPTIONS: Final = _said("silver.captions", "what is to be read in pictures, frames and pages, with its boxes")
+MESSAGES: Final = _said("silver.messages", "what people wrote in chat")
+
+EMBEDDINGS: Final = Table(
+    "silver.embeddings",
+    pa.schema(
+        [
+            *PROVENANCE,
+            _field("chunk_id", pa.string(), required=True),
+            _field("chunk", pa.int32(), required=True),
+            _field("source_table", pa.string(), required=True),
+            _field("source_fingerprint", pa.string(), required=True),
+            _field("source_model", pa.string(), required=True),
+            _field("text", pa.string(), required=True),
+            _field("locator", LOCATOR_TYPE),
+            _field("vector", pa.list_(pa.float32()), required=True),
+        ]
+    ),
+    key=("chunk_id",),
+    day="occurred_at",
+    order=("customer", "object_id", "chunk"),
+    purpose="vectors of every chunk of text; the vector index is a view of this",
+)
+
+QUARANTINE: Final = Table(
+    "silver.quarantine",
+    pa.schema(
+        [
+            _SEQ,
+            _field("event_id", pa.string(), required=True),
+            _field("object_id", pa.string()),
+            _field("customer", pa.string()),
+            _field("modality", pa.string()),
+            _field("step", pa.string(), required=True),
+            _field("model", pa.string()),
+            _field("fingerprint", pa.string()),
+            _field("reason", pa.string(), required=True),
+            _field("detail", pa.string()),
+            _field("attempts", pa.int32(), required=True),
+            _field("occurred_at", TIMESTAMP),
+            _field("quarantined_at", TIMESTAMP, required=True),
+            _field("pointer", POINTER_TYPE),
+            _field("payload", pa.string()),
+        ]
+    ),
+    key=("event_id", "step"),
+    day="quarantined_at",
+    order=("reason", "customer"),
+    purpose="what could not be processed, why, and how to retry",
+)
+
+SAID: Final = (TRANSCRIPTS, CAPTIONS, MESSAGES)
+TABLES: Final = (EVENTS, METADATA, *SAID, EMBEDDINGS, QUARANTINE)
+
+
+def find(name: str) -> Table | None:
+    """By full or short name: `silver.transcripts`, `transcripts`."""
+    return next((table for table in TABLES if name in {table.name, table.short_name}), None)

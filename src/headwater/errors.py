@@ -1,0 +1,63 @@
+"""Six kinds of error; each knows its exit code, its HTTP status and whether trying again can help.
+
+A bad *record* never raises one of these: it becomes a quarantine row. A bad request, batch or part does.
+"""
+
+from typing import ClassVar
+
+
+class HeadwaterError(Exception):
+    """What went wrong, in one sentence that ends with the next move."""
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+
+class InvalidRequest(HeadwaterError):
+    """The caller asked for something that cannot be; asking again changes nothing."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class NotFound(HeadwaterError):
+    exit_code = 3
+    http_status = 404
+
+
+class Conflict(HeadwaterError):
+    """Somebody else was first: other bytes under that name, another run, a moved table."""
+
+    exit_code = 4
+    http_status = 409
+
+
+class Unavailable(HeadwaterError):
+    """A part we depend on did not answer; the same call may succeed later."""
+
+    exit_code = 5
+    http_status = 503
+    retryable = True
+
+
+class DataFault(HeadwaterError):
+    """The bytes are not what they claim to be. `reason` is a code from `domain.quarantine`."""
+
+    exit_code = 6
+    http_status = 422
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class InternalError(HeadwaterError):
+    """A promise of our own was broken: a bug."""
+
+    exit_code = 70

@@ -1,0 +1,41 @@
+"""Named fault points in the paths that write; tests arm them, nothing else does.
+
+`HEADWATER_FAULT=bronze.staged` kills the process with SIGKILL the first time that point is reached,
+`HEADWATER_FAULT=bronze.staged:3` the third time. Unarmed, a point costs one comparison with None.
+"""
+
+import os
+import signal
+
+POINTS = (
+    "land.stored",
+    "log.written",
+    "bronze.keyed",
+    "bronze.staged",
+    "bronze.published",
+    "derive.called",
+    "derive.memoised",
+    "derive.quarantined",
+    "derive.staged",
+    "derive.published",
+    "embed.staged",
+    "embed.published",
+    "index.upserted",
+    "maintain.compacted",
+)
+
+_ARMED = os.environ.get("HEADWATER_FAULT")
+_reached = 0
+
+
+def point(name: str) -> None:
+    """Die here if a test asked for it."""
+    if _ARMED is None:
+        return
+    armed, _, count = _ARMED.partition(":")
+    if armed != name:
+        return
+    global _reached
+    _reached += 1
+    if _reached >= int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

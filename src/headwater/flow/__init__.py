@@ -1,0 +1,1 @@
+"""Moves data forward: land, bronze, derive, embed, index; and search."""

@@ -1,0 +1,1 @@
+"""Derive: what models make of each object. One file a modality."""

@@ -1,0 +1,204 @@
+"""Settings: one `headwater.toml`, then the environment, then options; each value knows where it came from.
+
+Every setting documents itself: name with unit, default, range, one sentence. An unknown key is refused with the
+nearest valid name.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.errors import InvalidRequest, NotFound
+
+FILE_NAME: Final = "headwater.toml"
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`{lake}` in a default stands for the lake's directory."""
+
+    name: str
+    default: Value
+    purpose: str
+    minimum: float | None = None
+    maximum: float | None = None
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        return "HEADWATER_" + self.name.upper().replace(".", "_")
+
+
+SETTINGS: Final = (
+    Setting("raw.uri", "{lake}/raw", "Where raw objects are kept: a directory or s3://bucket/prefix."),
+    Setting(
+        "raw.part_bytes", 8 << 20, "Objects up to this size are put whole; larger ones stream in parts.",
+        minimum=5 << 20, maximum=1 << 30,
+    ),
+    Setting("log.uri", "{lake}/log", "Where pointer events travel: a directory or kafka://host:port/topic."),
+    Setting("log.retention_hours", 48, "How long the log keeps an event after it was published.", minimum=1),
+    Setting("log.batch_events", 5_000, "The most events one micro-batch takes from the log.", minimum=1),
+    Setting("catalog.uri", "sqlite:///{lake}/catalog.db", "The Iceberg catalog: sqlite:///file or postgresql://…"),
+    Setting("catalog.warehouse", "{lake}/warehouse", "Where the tables' files are kept: a directory or s3://…"),
+    Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
+    Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),
+    Setting("index.recall_target", 0.98, "Search probes until this share of true neighbours.", minimum=0.5, maximum=1),
+    Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
+    Setting("checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it has read; a hint, never the truth."),
+    Setting("spark.master", "", "Spark's master URL; empty is this machine, all cores."),
+    Setting("spark.memory_mb", 1024, "The driver JVM's heap.", minimum=512),
+    Setting("run.trigger_seconds", 2.0, "How often a running stream looks for new events.", minimum=0.1),
+    Setting("run.batch_rows", 2_000, "The most objects one derivation batch takes.", minimum=1),
+    Setting("run.batch_bytes", 512 << 20, "The most raw bytes one derivation batch takes.", minimum=1),
+    Setting("models.transcribe", "pocketsphinx", "The speech model."),
+    Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
+    Setting("models.extract", "pdfium", "The model that reads text in documents."),
+    Setting("models.embed", "lexical", "The embedder."),
+    Setting("limits.step_seconds", 30.0, "What a step may take, plus limits.realtime_factor × the media's length.",
+            minimum=0.1),
+    Setting("limits.realtime_factor", 5.0, "Seconds a speech model may take for each second of media.", minimum=0.1),
+    Setting("limits.child_mb", 2048, "Memory a decoding child may add before it is stopped.", minimum=256),
+    Setting("limits.pixels", 100_000_000, "The most pixels a picture or frame may have.", minimum=1),
+    Setting("limits.media_minutes", 240, "The longest call or video that is processed.", minimum=1),
+    Setting("limits.pages", 2_000, "The most pages a document may have.", minimum=1),
+    Setting("limits.frames", 60, "The most key frames that are read in a video.", minimum=1),
+    Setting("limits.object_mb", 4_096, "The largest object that is derived from.", minimum=1),
+    Setting("s3.endpoint", "", "The S3 server's URL; empty is AWS."),
+    Setting("s3.region", "us-east-1", "The S3 region."),
+    Setting("s3.access_key", "", "The access key; empty asks the usual chain (environment, profile, role)."),
+    Setting("s3.secret_key", "", "The secret key.", secret=True),
+    Setting("s3.path_style", True, "Address buckets by path, as most servers other than AWS want it."),
+    Setting("maintain.keep_hours", 168, "Snapshots younger than this are kept.", minimum=0),
+    Setting("maintain.file_mb", 256, "The file size that compaction aims at.", minimum=1, maximum=512),
+)
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+# Sections whose keys are passed through as they are, quoted in TOML: [spark.conf] "spark.executor.memory" = "4g"
+OPEN_SECTIONS: Final = ("spark.conf", "kafka.conf")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A value and where it came from: `default`, the file, an environment variable or an option."""
+
+    value: Value
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All values of one lake. `lake` is its directory, absolute."""
+
+    lake: Path
+    chosen: Mapping[str, Chosen]
+    open_sections: Mapping[str, Mapping[str, str]]
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.chosen[name].value
+        return value.replace("{lake}", str(self.lake)) if isinstance(value, str) else value
+
+    def text(self, name: str) -> str:
+        return str(self[name])
+
+    def whole(self, name: str) -> int:
+        return int(self[name])
+
+    def number(self, name: str) -> float:
+        return float(self[name])
+
+    def section(self, name: str) -> Mapping[str, str]:
+        return self.open_sections.get(name, {})
+
+    def shown(self) -> list[dict[str, Any]]:
+        """For `headwater settings`: every value with its origin; secrets masked."""
+        return [
+            {
+                "name": setting.name,
+                "value": "********" if setting.secret and self[setting.name] else self[setting.name],
+                "origin": self.chosen[setting.name].origin,
+                "purpose": setting.purpose,
+            }
+            for setting in SETTINGS
+        ]
+
+
+def load(
+    lake: Path, options: Mapping[str, Value] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Read the lake's settings; raises NotFound where no lake is, InvalidRequest on an unknown or bad value."""
+    file = lake.absolute() / FILE_NAME
+    if not file.is_file():
+        raise NotFound(f"{lake} is not a lake: it has no {FILE_NAME}. Make one with: headwater init {lake}")
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{file} is not valid TOML: {error}") from error
+    return resolve(lake, document, options or {}, os.environ if environment is None else environment)
+
+
+def resolve(
+    lake: Path, document: Mapping[str, Any], options: Mapping[str, Value], environment: Mapping[str, str]
+) -> Settings:
+    """Pure: file values, then environment, then options."""
+    plain, opened = _flatten(document)
+    chosen = {setting.name: Chosen(setting.default, "default") for setting in SETTINGS}
+    for name, value in plain.items():
+        chosen[name] = Chosen(_checked(_known(name), value, FILE_NAME), FILE_NAME)
+    for setting in SETTINGS:
+        if (text := environment.get(setting.variable)) is not None:
+            chosen[setting.name] = Chosen(_checked(setting, text, setting.variable), f"environment {setting.variable}")
+    for name, value in options.items():
+        chosen[name] = Chosen(_checked(_known(name), value, "option"), "option")
+    return Settings(lake.absolute(), chosen, opened)
+
+
+def _flatten(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    plain: dict[str, Any] = {}
+    opened: dict[str, dict[str, str]] = {}
+    for section, body in document.items():
+        if not isinstance(body, Mapping):
+            _known(section)
+            raise InvalidRequest(f"{FILE_NAME}: {section} must be a section, such as [{section}].")
+        for key, value in body.items():
+            name = f"{section}.{key}"
+            if name in OPEN_SECTIONS:
+                opened[name] = {inner: str(text) for inner, text in value.items()}
+            else:
+                plain[name] = value
+    return plain, opened
+
+
+def _known(name: str) -> Setting:
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, [*BY_NAME, *OPEN_SECTIONS], n=1, cutoff=0.3)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise InvalidRequest(f"Unknown setting {name}.{hint} All of them: headwater settings")
+
+
+def _checked(setting: Setting, value: Any, origin: str) -> Value:
+    kind = type(setting.default)
+    try:
+        if kind is bool and isinstance(value, str):
+            typed: Value = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, str | int | float):
+            raise TypeError
+        else:
+            typed = kind(value)
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequest(f"{origin}: {setting.name} must be a {kind.__name__}, not {value!r}.") from None
+    if not isinstance(typed, str | bool):
+        low, high = setting.minimum, setting.maximum
+        if (low is not None and typed < low) or (high is not None and typed > high):
+            raise InvalidRequest(f"{origin}: {setting.name} is {typed}; it must be {_range(low, high)}.")
+    return typed
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"between {low:g} and {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}"

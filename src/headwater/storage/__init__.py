@@ -1,0 +1,1 @@
+"""Keeps data: the parts behind small ports."""

@@ -1,0 +1,1 @@
+"""Tends data at rest."""
