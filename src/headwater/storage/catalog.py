@@ -1,0 +1,245 @@
+"""Catalog: the Iceberg tables, seen without a JVM.
+
+Spark's JDBC catalog `lake` and PyIceberg's `SqlCatalog` share one database file, so both see the same tables. Here
+tables are made, loaded, and their properties compared and set; rows are read in `reading` and written by Spark.
+Invariant: a property changes only in an optimistic commit, so of two who expect the same value one is refused.
+"""
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headwater.domain import tables
+from headwater.errors import Conflict, HeadwaterError, NotFound, Unavailable
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement
+
+NAME: Final = "lake"
+NEXT_SEQ: Final = "headwater.next_seq"
+CONSUMED: Final = "headwater.consumed"
+DUPLICATES: Final = "headwater.duplicates"
+
+# An 8 s lock of another process must not fail a commit.
+BUSY_SECONDS: Final = 30
+COMMIT_ATTEMPTS: Final = 30
+
+# With Iceberg's default of 4 retries, four processes appending 20 times each lost two commits; with these none.
+_PROPERTIES: Final = {
+    "format-version": "2",
+    "commit.retry.num-retries": str(COMMIT_ATTEMPTS),
+    "commit.retry.min-wait-ms": "50",
+    "write.wap.enabled": "true",
+    "write.distribution-mode": "hash",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    "write.metadata.metrics.default": "counts",
+}
+_LONG_TEXT: Final = {"text", "detail", "payload"}
+
+
+def open_catalog(settings: Settings) -> "Catalog":
+    """The lake's catalog; an absent SQLite file is made. Imports PyIceberg, which costs about a second."""
+    uri = settings.text("catalog.uri")
+    if uri.startswith("sqlite:///"):
+        _prepare_sqlite(Path(uri.removeprefix("sqlite:///")))
+        uri = f"{uri}?timeout={BUSY_SECONDS}"
+    with translated("the catalog"):
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        return SqlCatalog(
+            NAME,
+            uri=uri,
+            warehouse=warehouse_uri(settings),
+            schema_version="v1",
+            **_s3(settings),
+        )
+
+
+def warehouse_uri(settings: Settings) -> str:
+    """Absolute and with a scheme: Spark and PyIceberg must spell a file's name alike."""
+    warehouse = settings.text("catalog.warehouse")
+    return warehouse if "://" in warehouse else f"file://{Path(warehouse).absolute()}"
+
+
+def create_tables(catalog: "Catalog") -> None:
+    """Namespaces and every table of `domain.tables`; twice is once."""
+    from pyiceberg.exceptions import TableAlreadyExistsError
+
+    for table in tables.TABLES:
+        with translated(table.name):
+            catalog.create_namespace_if_not_exists(table.name.partition(".")[0])
+            if not catalog.table_exists(table.name):
+                try:
+                    _create(catalog, table)
+                except TableAlreadyExistsError:
+                    continue
+
+
+def load(catalog: "Catalog", name: str) -> "Table":
+    """By full or short name: `silver.transcripts`, `transcripts`."""
+    table = tables.find(name)
+    with translated(name):
+        return catalog.load_table(table.name if table else name)
+
+
+def next_seq(table: "Table") -> int:
+    """The seq that the next row will get, which is also how many rows were ever written."""
+    return int(table.properties.get(NEXT_SEQ, "0"))
+
+
+def consumed(table: "Table") -> dict[str, Any]:
+    """How far into each upstream this table has read: `{"log": {"0": 17}}`, `{"bronze.events": 42}`."""
+    found: dict[str, Any] = json.loads(table.properties.get(CONSUMED, "{}"))
+    return found
+
+
+def set_properties_if(
+    catalog: "Catalog",
+    name: str,
+    expected: Mapping[str, str | None],
+    changes: Mapping[str, str],
+) -> None:
+    """Compare and set in one commit; None expects that a property is absent.
+
+    A commit of somebody else in between is retried; Conflict when the expectation no longer holds.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.update import SetPropertiesUpdate
+
+    for attempt in range(COMMIT_ATTEMPTS):
+        table = load(catalog, name)
+        _check_expectation(name, expected, table.properties)
+        try:
+            with translated(name, keep=CommitFailedException):
+                table._do_commit(
+                    (SetPropertiesUpdate(updates=dict(changes)),),
+                    (_requirement(expected),),
+                )
+            return
+        except CommitFailedException:
+            time.sleep(random.uniform(0.01, 0.05) * (attempt + 1))
+    raise Unavailable(f"{name} is committed to so often that its properties could not be set. Try again.")
+
+
+@contextmanager
+def translated(what: str, keep: type[Exception] | None = None) -> Iterator[None]:
+    """The one door through which errors of PyIceberg, SQLAlchemy and the file system become ours."""
+    try:
+        yield
+    except HeadwaterError:
+        raise
+    except Exception as error:
+        if keep is not None and isinstance(error, keep):
+            raise
+        raise _ours(what, error) from error
+
+
+def _ours(what: str, error: Exception) -> Exception:
+    from pyiceberg import exceptions
+    from sqlalchemy.exc import SQLAlchemyError
+
+    match error:
+        case exceptions.NoSuchTableError() | exceptions.NoSuchNamespaceError():
+            return NotFound(f"There is no table {what}. All of them: headwater status")
+        case exceptions.CommitFailedException():
+            return Conflict(f"{what} was changed by somebody else meanwhile: {error}. Try again.")
+        case exceptions.CommitStateUnknownException():
+            return Unavailable(f"It is unknown whether the commit to {what} arrived: {error}. Read the table to know.")
+        case SQLAlchemyError() | sqlite3.Error() | OSError():
+            return Unavailable(f"{what} could not be reached: {str(error).splitlines()[0]}")
+        case _:
+            return error
+
+
+def _prepare_sqlite(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
+            # Kept in the file itself, so Spark's driver finds it so too: readers do not block the writer.
+            connection.execute("PRAGMA journal_mode=WAL")
+    except (OSError, sqlite3.Error) as error:
+        raise Unavailable(
+            f"The catalog {file} cannot be opened: {error}. Check the path and its permissions."
+        ) from error
+
+
+def _s3(settings: Settings) -> dict[str, str]:
+    properties = {
+        "s3.endpoint": settings.text("s3.endpoint"),
+        "s3.region": settings.text("s3.region"),
+        "s3.access-key-id": settings.text("s3.access_key"),
+        "s3.secret-access-key": settings.text("s3.secret_key"),
+    }
+    return {name: value for name, value in properties.items() if value}
+
+
+def _create(catalog: "Catalog", table: tables.Table) -> None:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.table.sorting import SortField, SortOrder
+    from pyiceberg.transforms import DayTransform, IdentityTransform
+
+    schema = _iceberg_schema(table.schema)
+    day = schema.find_field(table.day).field_id
+    catalog.create_table(
+        table.name,
+        schema,
+        partition_spec=PartitionSpec(PartitionField(day, 1000, DayTransform(), f"{table.day}_day")),
+        sort_order=SortOrder(
+            *(SortField(schema.find_field(column).field_id, IdentityTransform()) for column in table.order)
+        ),
+        properties=_PROPERTIES | _metrics(table),
+    )
+
+
+def _iceberg_schema(schema: pa.Schema) -> "Schema":
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.schema import assign_fresh_schema_ids
+
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
+
+
+def _metrics(table: tables.Table) -> dict[str, str]:
+    """Whole bounds for plain columns: object ids share long prefixes, so bounds cut at 16 letters would prune nothing.
+
+    Long texts, vectors and nested fields keep counts alone.
+    """
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    return {f"write.metadata.metrics.column.{name}": "full" for name in plain if name not in _LONG_TEXT}
+
+
+def _check_expectation(name: str, expected: Mapping[str, str | None], found: Mapping[str, str]) -> None:
+    for key, value in expected.items():
+        if found.get(key) != value:
+            raise Conflict(
+                f"{name} moved meanwhile: {key} expected={value} found={found.get(key)}. Read it and plan again."
+            )
+
+
+def _requirement(expected: Mapping[str, str | None]) -> "TableRequirement":
+    """PyIceberg checks requirements against the very metadata that its commit swaps, so nothing fits in between."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import ValidatableTableRequirement
+
+    class ExpectProperties(ValidatableTableRequirement):
+        type: str = "expect-properties"
+
+        def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+            found = base_metadata.properties if base_metadata else {}
+            if any(found.get(key) != value for key, value in expected.items()):
+                raise CommitFailedException("properties have moved")
+
+    return ExpectProperties()  # type: ignore[return-value]
