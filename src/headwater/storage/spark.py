@@ -1,0 +1,228 @@
+"""Spark: one engine for the process, one session for each lake.
+
+Reads   settings (spark.*, catalog.*, [spark.conf])
+Writes  <lake>/logs/spark.log (warnings and errors, rolling) and spark.out (what the JVM prints)
+
+The engine (JVM and SparkContext) takes seconds to start and is shared; a session takes milliseconds and has the lake's
+Iceberg catalog under the name `lake`. Importing this module imports neither pyspark nor a JVM.
+"""
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.errors import Conflict, InvalidRequest
+from headwater.settings import Settings
+from headwater.storage.jars import jars_directory, resolve_jars
+from headwater.storage.java import check_java
+from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["CATALOG", "check_java", "jars_directory", "start_spark", "stop_spark"]
+
+CATALOG: Final = "lake"
+LOOPBACK: Final = "127.0.0.1"
+# Enough rows to hide what a batch costs, few enough that a worker is never far from the next one.
+ARROW_BATCH_ROWS: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Engine:
+    """The running JVM and its context; `conf` is what it was started with."""
+
+    jvm: Jvm
+    conf: dict[str, str]
+    root: "SparkSession"
+    sessions: list["SparkSession"] = field(default_factory=list)
+
+
+_engine: _Engine | None = None
+_lock = threading.RLock()
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def start_spark(
+    settings: Settings,
+    *,
+    app_name: str = "headwater",
+    report: Callable[[str], None] = _say,
+    record: Path | None = None,
+) -> "SparkSession":
+    """A session on the lake's tables. The first one starts the engine; more, for other lakes, are nearly free.
+
+    `report` hears a sentence when jars must be fetched. `record` is for set-up: the class-data archive to write when
+    the engine stops. Raises Unavailable where Java or a jar is missing, Conflict where another Spark is running.
+    """
+    global _engine
+    conf = engine_conf(settings)
+    catalog = catalog_conf(settings)
+    with _lock:
+        if _engine is None:
+            _engine = _start_engine(settings, conf, app_name, report, record)
+        elif _engine.conf != conf:
+            raise Conflict("Spark is already running in this process with other spark.* settings; stop it first.")
+        session = _engine.root.newSession()
+        for name, value in catalog.items():
+            session.conf.set(name, value)
+        _engine.sessions.append(session)
+        return session
+
+
+def stop_spark(session: "SparkSession") -> None:
+    """Stop the session's streams; the last session takes the engine with it. Twice is once."""
+    global _engine
+    with _lock:
+        if _engine is None or session not in _engine.sessions:
+            return
+        _engine.sessions.remove(session)
+        try:
+            for query in session.streams.active:
+                query.stop()
+        finally:
+            if not _engine.sessions:
+                engine, _engine = _engine, None
+                _stop_engine(engine)
+
+
+def engine_conf(settings: Settings) -> dict[str, str]:
+    """Pure: what the engine is started with; `[spark.conf]` has the last word."""
+    cores = os.cpu_count() or 1
+    # One slot more than cores: the log's stream goes on while model tasks hold the others.
+    master = settings.text("spark.master") or f"local[{cores + 1}]"
+    conf = {
+        "spark.master": master,
+        "spark.driver.memory": f"{settings.whole('spark.memory_mb')}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": tempfile.gettempdir(),
+        "spark.pyspark.python": sys.executable,
+        "spark.python.worker.reuse": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+        **{f"spark.executorEnv.{name}": value for name, value in ONE_THREAD.items()},
+    }
+    if master.startswith("local"):
+        conf |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.sql.shuffle.partitions": str(cores),
+        }
+    return conf | dict(settings.section("spark.conf"))
+
+
+def catalog_conf(settings: Settings) -> dict[str, str]:
+    """Pure: the lake's Iceberg catalog, as Spark is told of it. PyIceberg opens the same file and sees the same tables."""
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": _jdbc_uri(settings.text("catalog.uri")),
+        f"{prefix}.jdbc.schema-version": "V1",
+        f"{prefix}.warehouse": _warehouse(settings.text("catalog.warehouse")),
+        # A cached table does not see what PyIceberg or another process commits.
+        f"{prefix}.cache-enabled": "false",
+    } | {name: value for name, value in settings.section("spark.conf").items() if name.startswith(f"{prefix}.")}
+
+
+def _jdbc_uri(uri: str) -> str:
+    scheme, _, file = uri.partition(":///")
+    if scheme != "sqlite" or not file:
+        raise InvalidRequest(f"catalog.uri is {uri}; Spark can open sqlite:///file here.")
+    # Without a busy timeout, a lock of some seconds fails the commit.
+    return f"jdbc:sqlite:{Path('/', file)}?busy_timeout=30000&journal_mode=WAL"
+
+
+def _warehouse(uri: str) -> str:
+    """A directory as `file://`, not percent-encoded: neither Hadoop nor PyIceberg decodes it."""
+    return uri if "://" in uri else f"file://{Path(uri).absolute()}"
+
+
+def _start_engine(
+    settings: Settings, conf: dict[str, str], app_name: str, report: Callable[[str], None], record: Path | None
+) -> _Engine:
+    java = check_java()
+    jars = resolve_jars(report=report)
+    jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
+    try:
+        distributed = {} if conf["spark.master"].startswith("local") else {"spark.jars": ",".join(map(str, jars))}
+        root = _connect(jvm, distributed | conf | {"spark.app.name": app_name})
+    except BaseException:
+        jvm.stop()
+        raise
+    return _Engine(jvm, conf, root)
+
+
+def _connect(jvm: Jvm, conf: dict[str, str]) -> "SparkSession":
+    # Imported here, while the JVM boots: half a second that overlaps.
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise Conflict("Another Spark session is running in this process; stop it first, or use another process.")
+    _quiet()
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    port, secret = jvm.address()
+    with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret), _own_interrupt():
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    return SparkSession(context)
+
+
+def _stop_engine(engine: _Engine) -> None:
+    from pyspark import SparkContext
+
+    try:
+        engine.root.stop()
+    finally:
+        gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+        if gateway is not None:
+            gateway.shutdown()
+        engine.jvm.stop()
+
+
+def _quiet() -> None:
+    """py4j logs a traceback when a call is interrupted; the caller gets the exception anyway."""
+    for name in ("py4j", "SQLQueryContextLogger"):
+        logger = logging.getLogger(name)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """pyspark reads a running gateway's address from the environment; nobody else should."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """SparkContext takes SIGINT for itself; who handled it before goes on handling it."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)

@@ -1,0 +1,179 @@
+"""The JVM under Spark: launched directly, silent, and gone when Python is gone.
+
+Spark's own launcher starts a shell and a first JVM only to compute the command line of the second; that line is known
+here, so it is given at once, and pyspark is imported while the JVM boots.
+Invariant: the JVM's stdin is a pipe that only this process holds, and its gateway exits when that pipe closes; so it
+survives neither a clean exit nor SIGKILL of Python. A session of its own keeps the terminal's Ctrl-C away from it.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from headwater.errors import Unavailable
+from headwater.storage.jars import cache_directory, spark_home
+from headwater.storage.java import Java
+
+START_SECONDS: Final = 120
+STOP_SECONDS: Final = 20
+# As Spark's launcher passes them, without jdk.incubator.vector, which only Spark's linear algebra uses: it warns.
+MODULE_OPTIONS: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens={package}=ALL-UNNAMED"
+        for package in (
+            "java.base/java.lang",
+            "java.base/java.lang.invoke",
+            "java.base/java.lang.reflect",
+            "java.base/java.io",
+            "java.base/java.net",
+            "java.base/java.nio",
+            "java.base/java.util",
+            "java.base/java.util.concurrent",
+            "java.base/java.util.concurrent.atomic",
+            "java.base/jdk.internal.ref",
+            "java.base/sun.nio.ch",
+            "java.base/sun.nio.cs",
+            "java.base/sun.security.action",
+            "java.base/sun.util.calendar",
+            "java.security.jgss/sun.security.krb5",
+        )
+    ),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dderby.connection.requireAuthentication=false",
+)
+# One thread in each worker: with BLAS threads unpinned a small step costs three times the CPU.
+ONE_THREAD: Final = {
+    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a JVM is launched with. `record` names the archive to write at exit instead of the one to read."""
+
+    java: Java
+    jars: Sequence[Path]
+    conf: Mapping[str, str]
+    logs: Path
+    record: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """A running JVM. `exchange` is the directory in which its gateway says where it listens."""
+
+    process: "subprocess.Popen[bytes]"
+    exchange: Path
+    output: Path
+
+    def address(self) -> tuple[int, str]:
+        """The gateway's port and secret, as soon as it listens; raises Unavailable where it does not come up."""
+        note = self.exchange / "gateway"
+        deadline = time.monotonic() + START_SECONDS
+        while not note.is_file():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise Unavailable(f"Spark's JVM did not start: {_first_words(self.output)} Its output: {self.output}")
+            time.sleep(0.02)
+        content = note.read_bytes()
+        shutil.rmtree(self.exchange, ignore_errors=True)
+        port, length = struct.unpack_from("!ii", content)
+        return port, content[8 : 8 + length].decode()
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Closing stdin is the gateway's signal to exit; what does not go is killed."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.exchange, ignore_errors=True)
+
+
+def class_path(jars: Sequence[Path]) -> list[Path]:
+    """Ours first, then Spark's in a fixed order, because an archive fits one order only."""
+    hadoop = [Path(os.environ[name]) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ]
+    return [*jars, *sorted((spark_home() / "jars").glob("*.jar")), *hadoop]
+
+
+def archive_file(java: Java, jars: Sequence[Path]) -> Path:
+    """The class-data archive of this environment. It names absolute paths, so it lives and dies with them."""
+    inside = sys.prefix != sys.base_prefix
+    directory = Path(sys.prefix) / "var" / "headwater" if inside else cache_directory() / "archives"
+    identity = "\n".join([java.version, str(java.executable), *map(str, class_path(jars))])
+    return directory / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
+
+
+def launch(request: Launch) -> Jvm:
+    """Start the JVM and return at once; `Jvm.address` waits for it."""
+    request.logs.mkdir(parents=True, exist_ok=True)
+    exchange = Path(tempfile.mkdtemp(prefix="headwater-jvm-"))
+    environment = {
+        **os.environ,
+        **ONE_THREAD,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(exchange / "gateway"),
+    }
+    if local := request.conf.get("spark.driver.bindAddress"):
+        environment |= {"SPARK_LOCAL_IP": local, "SPARK_LOCAL_HOSTNAME": local}
+    output = request.logs / "spark.out"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            _command(request),
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    return Jvm(process, exchange, output)
+
+
+def _command(request: Launch) -> list[str]:
+    chosen = shlex.split(request.conf.get("spark.driver.extraJavaOptions", ""))
+    collector = () if any(re.match(r"-XX:\+Use\w+GC", option) for option in chosen) else ("-XX:+UseSerialGC",)
+    with resources.as_file(resources.files("headwater.storage") / "spark_log4j2.properties") as logging:
+        options = [
+            f"-Xmx{request.conf['spark.driver.memory']}",
+            *collector,
+            *_sharing(request),
+            *MODULE_OPTIONS,
+            f"-Dlog4j2.configurationFile={logging.as_uri()}",
+            f"-Dheadwater.log={request.logs / 'spark.log'}",
+            f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            *chosen,
+        ]
+    classes = os.pathsep.join(map(str, class_path(request.jars)))
+    submit = ["org.apache.spark.deploy.SparkSubmit", "--master", request.conf["spark.master"], "pyspark-shell"]
+    return [str(request.java.executable), *options, "-cp", classes, *submit]
+
+
+def _sharing(request: Launch) -> list[str]:
+    if request.record is not None:
+        return [f"-XX:ArchiveClassesAtExit={request.record}"]
+    archive = archive_file(request.java, request.jars)
+    # An archive that does not fit is ignored by the JVM: the start is slower, never wrong.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"] if archive.is_file() else []
+
+
+def _first_words(output: Path) -> str:
+    lines = [line.strip() for line in output.read_text(errors="replace").splitlines() if line.strip()]
+    return (lines or ["it said nothing."])[0][:200]
