@@ -199,10 +199,12 @@ def _stop_engine(engine: _Engine) -> None:
 
 
 def _quiet() -> None:
-    """py4j logs a traceback when a call is interrupted; the caller gets the exception anyway."""
-    for name in ("py4j", "SQLQueryContextLogger"):
-        logger = logging.getLogger(name)
-        logger.addHandler(logging.NullHandler())
+    """py4j logs what it interrupts, and pyspark each query that fails; the caller gets the exception anyway."""
+    from pyspark.logger import PySparkLogger
+
+    # pyspark's logger takes other arguments than a plain one, so it must be made by its own class first.
+    for logger in (logging.getLogger("py4j"), PySparkLogger.getLogger("SQLQueryContextLogger")):
+        logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
 
 
