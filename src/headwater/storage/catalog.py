@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -68,6 +68,53 @@ def open_catalog(settings: Settings) -> "Catalog":
         )
 
 
+class Tables(Protocol):
+    """What a reader needs of a catalog."""
+
+    def load_table(self, identifier: str) -> "Table": ...
+
+
+def open_reader(settings: Settings) -> Tables:
+    """The same tables for reading only, without SQLAlchemy and Arrow's data sets: half the imports."""
+    uri = settings.text("catalog.uri")
+    if uri.startswith("sqlite:///") and warehouse_uri(settings).startswith("file://"):
+        return SqliteReader(Path(uri.removeprefix("sqlite:///")))
+    return open_catalog(settings)
+
+
+class SqliteReader:
+    """Reads where a table's metadata is from the catalog's own SQLite table, and the metadata from its file."""
+
+    def __init__(self, file: Path) -> None:
+        if not file.is_file():
+            raise NotFound(f"There is no catalog at {file}. Make the lake with: headwater init")
+        self._file = file
+
+    def load_table(self, identifier: str) -> "Table":
+        from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.serializers import FromInputFile
+        from pyiceberg.table import Table
+
+        from headwater.storage.local_files import LocalFiles
+
+        namespace, _, name = identifier.rpartition(".")
+        location = self._metadata_location(namespace, name)
+        files = LocalFiles()
+        metadata = FromInputFile.table_metadata(files.new_input(location))
+        return Table((*namespace.split("."), name), metadata, location, files, NoopCatalog(NAME))
+
+    def _metadata_location(self, namespace: str, name: str) -> str:
+        query = (
+            "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? "
+            "AND table_name = ? AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
+        )
+        with closing(sqlite3.connect(self._file, timeout=BUSY_SECONDS)) as connection:
+            found = connection.execute(query, (NAME, namespace, name)).fetchone()
+        if found is None:
+            raise NotFound(f"There is no table {namespace}.{name}. All of them: headwater status")
+        return str(found[0])
+
+
 def warehouse_uri(settings: Settings) -> str:
     """Absolute and with a scheme: Spark and PyIceberg must spell a file's name alike."""
     warehouse = settings.text("catalog.warehouse")
@@ -88,7 +135,7 @@ def create_tables(catalog: "Catalog") -> None:
                     continue
 
 
-def load(catalog: "Catalog", name: str) -> "Table":
+def load(catalog: "Tables | Catalog", name: str) -> "Table":
     """By full or short name: `silver.transcripts`, `transcripts`."""
     table = tables.find(name)
     with translated(name):

@@ -1,0 +1,287 @@
+"""Reading: rows of the lake's tables without a JVM.
+
+PyIceberg plans which files hold the rows, DuckDB reads them. A table that DuckDB could misread (delete files, columns
+that changed over time, files on an object store) is read by PyIceberg itself: slower, and right.
+`run_sql` answers a stranger's query: it may read the tables and nothing else of this machine.
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headwater.clock import to_text
+from headwater.domain import tables
+from headwater.errors import InvalidRequest, NotFound
+from headwater.storage import catalog as catalogs
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask
+    from pyiceberg.table import Table as IcebergTable
+
+# Queries that look the tables up by other means than their names see all of them.
+_LOOKS_AROUND: Final = re.compile(
+    r"\b(show|information_schema|duckdb_\w+|pg_\w+|query|query_table|from_substrait)\b", re.I
+)
+_UNKNOWN_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`low` included, `high` not; None is open."""
+
+    low: Any = None
+    high: Any = None
+
+
+Match = str | int | datetime | Between | Collection[str] | Collection[int]
+Where = Mapping[str, Match]
+
+
+def scan(
+    catalog: catalogs.Tables,
+    name: str,
+    columns: Sequence[str] | None = None,
+    where: Where | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """Rows whose columns equal a value, are in a collection or lie `Between`; files are pruned by the same rule."""
+    table = catalogs.load(catalog, name)
+    chosen = tuple(columns) if columns is not None else _columns(table)
+    with catalogs.translated(name):
+        tasks = plan(table, where or {})
+        if not _duck_reads(table, tasks):
+            return _scan_arrow(table, chosen, where or {}, limit)
+        return _scan_duck(table, tasks, chosen, where or {}, limit)
+
+
+def plan(table: "IcebergTable", where: Where) -> "list[FileScanTask]":
+    """The data files that may hold such rows, from manifests alone."""
+    return list(table.scan(row_filter=_expression(where)).plan_files())
+
+
+def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "DuckDBPyConnection":
+    """A DuckDB connection with a view per table, as `silver.transcripts` and `transcripts`; it reaches nothing else."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET TimeZone = 'UTC'")
+    allowed = [
+        path
+        for table in tables.TABLES
+        if names is None or table.name in names
+        for path in _create_view(connection, catalog, table)
+    ]
+    connection.execute(f"SET allowed_paths = {_literal(allowed)}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def run_sql(catalog: catalogs.Tables, query: str) -> dict[str, Any]:
+    """`{"columns": […], "rows": [{…}]}`; one statement that reads, over the tables it names."""
+    import duckdb
+
+    _check_statement(query)
+    connection = duck(catalog, _named_in(query))
+    try:
+        answer = connection.sql(query).to_arrow_table()
+    except duckdb.PermissionException as error:
+        raise InvalidRequest("A query reads the lake's tables; files and settings are out of its reach.") from error
+    except duckdb.CatalogException as error:
+        raise _unknown(error) from error
+    except duckdb.Error as error:
+        raise InvalidRequest(f"The query cannot be answered: {error}") from error
+    finally:
+        connection.close()
+    return {"columns": answer.column_names, "rows": to_json_rows(answer)}
+
+
+def to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows of plain JSON values: times as ISO 8601 in UTC, bytes as hex."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if value == value and abs(value) != float("inf") else str(value)
+        case datetime():
+            return to_text(value) if value.tzinfo else value.isoformat()
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return str(value)
+
+
+def _check_statement(query: str) -> None:
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise InvalidRequest(f"That is not SQL: {error}") from error
+    if len(statements) != 1:
+        raise InvalidRequest(f"One statement at a time, please; found {len(statements)}.")
+    if statements[0].type not in {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}:
+        kind = statements[0].type.name
+        raise InvalidRequest(f"Queries only read: SELECT, WITH, DESCRIBE, SUMMARIZE or EXPLAIN, not {kind}.")
+
+
+def _named_in(query: str) -> set[str] | None:
+    """A name too many costs a plan of its files; a name too few would cost the answer, so any mention counts."""
+    if _LOOKS_AROUND.search(query):
+        return None
+    return {table.name for table in tables.TABLES if re.search(rf"\b{table.short_name}\b", query, re.I)}
+
+
+def _unknown(error: Exception) -> Exception:
+    if not (found := _UNKNOWN_TABLE.search(str(error))):
+        return InvalidRequest(f"The query cannot be answered: {error}")
+    known = [name for table in tables.TABLES for name in (table.name, table.short_name)]
+    near = difflib.get_close_matches(found[1].lower(), known, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return NotFound(
+        f"There is no table {found[1]}.{hint} All of them: {', '.join(table.name for table in tables.TABLES)}"
+    )
+
+
+def _create_view(connection: "DuckDBPyConnection", catalog: catalogs.Tables, table: tables.Table) -> list[str]:
+    """Returns the files that the view reads."""
+    iceberg = catalogs.load(catalog, table.name)
+    with catalogs.translated(table.name):
+        tasks = plan(iceberg, {})
+        paths = _paths(tasks)
+        columns = _columns(iceberg)
+        if _duck_reads(iceberg, tasks) and paths:
+            source = _files(paths)
+        else:
+            source, paths = f"rows_of_{table.short_name}", []
+            connection.register(
+                source, _scan_arrow(iceberg, columns, {}, None) if tasks else table.schema.empty_table()
+            )
+    schema = table.name.partition(".")[0]
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    connection.execute(f"CREATE VIEW {table.name} AS SELECT {_names(columns)} FROM {source}")
+    connection.execute(f"CREATE VIEW main.{table.short_name} AS FROM {table.name}")
+    return paths
+
+
+def _duck_reads(table: "IcebergTable", tasks: "list[FileScanTask]") -> bool:
+    # DuckDB takes these letters in a path for a pattern.
+    plain_location = table.location().startswith(("file:", "/")) and not set(table.location()) & set("*?[")
+    return plain_location and len(table.metadata.schemas) == 1 and not any(task.delete_files for task in tasks)
+
+
+def _paths(tasks: "list[FileScanTask]") -> list[str]:
+    from headwater.storage.local_files import local_path
+
+    return [local_path(task.file.file_path) for task in tasks]
+
+
+def _scan_duck(
+    table: "IcebergTable", tasks: "list[FileScanTask]", columns: Sequence[str], where: Where, limit: int | None
+) -> pa.Table:
+    import duckdb
+
+    value = tables.find(".".join(table.name()))
+    kinds = pa.schema([value.schema.field(name) for name in columns]) if value else None
+    if not tasks and kinds is not None:
+        return kinds.empty_table()
+    condition, values = _condition(where)
+    bound = f" LIMIT {limit:d}" if limit is not None else ""
+    query = f"SELECT {_names(columns)} FROM {_files(_paths(tasks))} WHERE {condition}{bound}"
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(query, params=values).to_arrow_table()
+    return found.cast(kinds) if kinds is not None else found
+
+
+def _scan_arrow(table: "IcebergTable", columns: Sequence[str], where: Where, limit: int | None) -> pa.Table:
+    from pyiceberg.io import load_file_io
+
+    table.io = load_file_io({**table.io.properties, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+    rows = table.scan(row_filter=_expression(where), selected_fields=tuple(columns), limit=limit).to_arrow()
+    value = tables.find(".".join(table.name()))
+    known = value is not None and set(columns) <= set(value.schema.names)
+    rows = rows.select(list(columns))
+    return rows.cast(pa.schema([value.schema.field(name) for name in columns])) if value and known else rows
+
+
+def _expression(where: Where) -> "BooleanExpression":
+    from pyiceberg import expressions
+
+    # PyIceberg's models take positional arguments that their types do not show.
+    e: Any = expressions
+    found: BooleanExpression = e.AlwaysTrue()
+    for name, match in where.items():
+        if isinstance(match, Between):
+            if match.low is not None:
+                found = e.And(found, e.GreaterThanOrEqual(name, _iso(match.low)))
+            if match.high is not None:
+                found = e.And(found, e.LessThan(name, _iso(match.high)))
+        elif isinstance(match, str | int | datetime):
+            found = e.And(found, e.EqualTo(name, _iso(match)))
+        else:
+            found = e.And(found, e.In(name, set(match)))
+    return found
+
+
+def _iso(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _condition(where: Where) -> tuple[str, list[Any]]:
+    parts: list[str] = ["true"]
+    values: list[Any] = []
+    for name, match in where.items():
+        column = _quoted(name)
+        if isinstance(match, Between):
+            for sign, bound in ((">=", match.low), ("<", match.high)):
+                if bound is not None:
+                    parts.append(f"{column} {sign} ?")
+                    values.append(bound)
+        elif isinstance(match, str | int | datetime):
+            parts.append(f"{column} = ?")
+            values.append(match)
+        else:
+            parts.append(f"{column} IN ({', '.join('?' * len(match))})" if match else "false")
+            values.extend(match)
+    return " AND ".join(parts), values
+
+
+def _files(paths: Sequence[str]) -> str:
+    return f"read_parquet({_literal(paths)}, hive_partitioning = false)"
+
+
+def _literal(texts: Sequence[str]) -> str:
+    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(_quoted(column) for column in columns)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _columns(table: "IcebergTable") -> tuple[str, ...]:
+    return tuple(column.name for column in table.schema().columns)
