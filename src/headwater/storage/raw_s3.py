@@ -1,0 +1,264 @@
+"""Raw objects on S3 and the servers that speak it.
+
+Small objects are one conditional PUT through obstore. Large ones go part by part through boto3 and are completed with
+`If-None-Match: *`, which obstore's multipart cannot do: a key is written once; memory holds one part.
+An answer that got lost is resolved by reading the object back, never by deleting it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self
+
+import boto3  # type: ignore[import-untyped]
+import obstore
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from headwater.domain.pointer import Pointer
+from headwater.errors import DataFault, HeadwaterError, InvalidRequest, NotFound, Unavailable
+from headwater.settings import Settings
+from headwater.storage.raw_store import (
+    CHUNK_BYTES,
+    ObjectStat,
+    checked_key,
+    digest,
+    read_chunks,
+    require_same,
+    verified,
+)
+
+RETRY_SECONDS = 30.0  # a server that is restarting is waited for; one that is gone is not
+Parts = list[dict[str, Any]]
+_CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
+
+
+@dataclass(frozen=True, slots=True)
+class S3Target:
+    """Where objects go and with whose key; empty credentials ask the usual chain."""
+
+    bucket: str
+    prefix: str
+    endpoint: str
+    region: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    path_style: bool
+
+    @classmethod
+    def from_settings(cls, place: str, settings: Settings) -> Self:
+        bucket, _, prefix = place.partition("/")
+        if not bucket:
+            raise InvalidRequest("raw.uri names no bucket. Use s3://bucket/prefix.")
+        return cls(
+            bucket=bucket,
+            prefix=prefix.strip("/"),
+            endpoint=settings.text("s3.endpoint"),
+            region=settings.text("s3.region"),
+            access_key=settings.text("s3.access_key"),
+            secret_key=settings.text("s3.secret_key"),
+            path_style=bool(settings["s3.path_style"]),
+        )
+
+    def session(self) -> boto3.Session:
+        return boto3.Session(self.access_key or None, self.secret_key or None, region_name=self.region)
+
+
+class S3RawStore:
+    """A `RawStore` in a bucket, below a prefix."""
+
+    def __init__(self, target: S3Target, part_bytes: int) -> None:
+        self._target = target
+        self._part_bytes = part_bytes
+        with _translated(target.bucket):
+            session = target.session()
+            self._client = _client(target, session)
+            self._store = _store(target, session)
+
+    def put_bytes(self, key: str, data: bytes, content_type: str) -> Pointer:
+        offered = hashlib.sha256(data).hexdigest(), len(data)
+        with _translated(checked_key(key)):
+            try:
+                attributes = {"Content-Type": content_type, _CHECKSUM: offered[0]}
+                result = obstore.put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return self._same(key, offered, content_type)
+        return _pointer(key, offered, content_type, result["e_tag"], result["version"])
+
+    def put_stream(self, key: str, stream: BinaryIO, content_type: str) -> Pointer:
+        first = _read_part(stream, self._part_bytes)
+        if len(first) < self._part_bytes:
+            return self.put_bytes(key, first, content_type)
+        with _translated(checked_key(key)):
+            if self.head(key) is None:
+                return self._put_parts(key, first, stream, content_type)
+            return self._same(key, digest(_rest(first, stream)), content_type)
+
+    def get(self, pointer: Pointer) -> bytes:
+        with _translated(checked_key(pointer.path)):
+            try:
+                # A foreign event may claim any size; ask the store before memory is set aside for it.
+                found = obstore.head(self._store, pointer.path)
+                if found["size"] < pointer.offset + pointer.size:
+                    raise DataFault("CORRUPT", f"{pointer.path} is shorter than its {pointer.size} bytes.")
+                span = {"start": pointer.offset, "length": pointer.size}
+                data = bytes(obstore.get_range(self._store, pointer.path, **span)) if pointer.size else b""
+            except FileNotFoundError:
+                raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self._place}.") from None
+        return verified(pointer, data)
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with _translated(checked_key(key)):
+            try:
+                found = obstore.get(self._store, key)
+            except FileNotFoundError:
+                raise NotFound(f"{key} is not in {self._place}.") from None
+            for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
+                yield bytes(chunk)
+
+    def head(self, key: str) -> ObjectStat | None:
+        with _translated(checked_key(key)):
+            try:
+                return _stat_of(obstore.head(self._store, key))
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str = "") -> Iterator[ObjectStat]:
+        with _translated(prefix):
+            for page in obstore.list(self._store, prefix=checked_key(prefix) if prefix else None):
+                yield from map(_stat_of, page)
+
+    def local_path(self, key: str) -> Path | None:
+        return None
+
+    @property
+    def _place(self) -> str:
+        return f"s3://{self._target.bucket}/{self._target.prefix}"
+
+    def _same(self, key: str, offered: tuple[str, int], content_type: str) -> Pointer:
+        """The key is taken: a no-op for the same bytes, a Conflict for others."""
+        found = obstore.get(self._store, key)
+        known = found.attributes.get(_CHECKSUM)
+        stored = (known, found.meta["size"]) if known else digest(bytes(c) for c in found.stream())
+        require_same(key, stored=stored, offered=offered)
+        return _pointer(key, offered, content_type, found.meta["e_tag"], found.meta["version"])
+
+    def _put_parts(self, key: str, first: bytes, stream: BinaryIO, content_type: str) -> Pointer:
+        where = {"Bucket": self._target.bucket, "Key": "/".join(filter(None, (self._target.prefix, key)))}
+        upload = {
+            **where,
+            "UploadId": self._client.create_multipart_upload(**where, ContentType=content_type)["UploadId"],
+        }
+        try:
+            parts, offered = self._upload_parts(upload, first, stream)
+        except BaseException:
+            self._abort(upload)
+            raise
+        try:
+            done = self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
+        except (ClientError, BotoCoreError):
+            # Lost the race, or won it and never heard: what is there now decides.
+            if self.head(key) is None:
+                self._abort(upload)
+                raise
+            pointer = self._same(key, offered, content_type)
+            self._abort(upload)
+            return pointer
+        return _pointer(key, offered, content_type, done.get("ETag"), done.get("VersionId"))
+
+    def _upload_parts(self, upload: dict[str, str], first: bytes, stream: BinaryIO) -> tuple[Parts, tuple[str, int]]:
+        hashed, size, part = hashlib.sha256(), 0, first
+        parts: Parts = []
+        while part:
+            hashed.update(part)
+            size += len(part)
+            number = len(parts) + 1
+            answer = self._client.upload_part(**upload, PartNumber=number, Body=part)
+            parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+            part = _read_part(stream, self._part_bytes)
+        return parts, (hashed.hexdigest(), size)
+
+    def _abort(self, upload: dict[str, str]) -> None:
+        """Parts that are never completed cost money but are seen by nobody; a failed abort changes nothing."""
+        with suppress(ClientError, BotoCoreError):
+            self._client.abort_multipart_upload(**upload)
+
+
+def _client(target: S3Target, session: boto3.Session) -> Any:
+    config = Config(
+        s3={"addressing_style": "path" if target.path_style else "auto"},
+        connect_timeout=RETRY_SECONDS,
+        retries={"mode": "standard", "max_attempts": 5},
+        # Servers other than AWS do not all know the newer trailing checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return session.client("s3", endpoint_url=target.endpoint or None, config=config)
+
+
+def _store(target: S3Target, session: boto3.Session) -> S3Store:
+    config: dict[str, Any] = {"region": target.region, "virtual_hosted_style_request": not target.path_style}
+    if target.endpoint:
+        config["endpoint"] = target.endpoint
+    return S3Store(
+        target.bucket,
+        prefix=target.prefix or None,
+        config=config,  # type: ignore[arg-type]
+        client_options={"allow_http": target.endpoint.startswith("http://")},
+        credential_provider=Boto3CredentialProvider(session),
+        # obstore's own default goes on for three minutes.
+        retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    )
+
+
+def _read_part(stream: BinaryIO, size: int) -> bytes:
+    """A pipe may give less than asked for; a part must be full unless it is the last."""
+    pieces, missing = [], size
+    while missing and (piece := stream.read(missing)):
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)
+
+
+def _rest(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    yield first
+    yield from read_chunks(stream)
+
+
+def _pointer(
+    key: str, offered: tuple[str, int], content_type: str, etag: str | None, version_id: str | None
+) -> Pointer:
+    version_id = None if version_id == "null" else version_id  # how a bucket without versions spells it
+    etag = etag.strip('"') if etag else None
+    return Pointer(key, offered[1], content_type, offered[0], version_id=version_id, etag=etag)
+
+
+def _stat_of(found: Any) -> ObjectStat:
+    etag = found["e_tag"].strip('"') if found["e_tag"] else None
+    return ObjectStat(found["path"], found["size"], found["last_modified"], etag, found["version"])
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    """The one place where two SDKs' errors become ours."""
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise InvalidRequest(
+            f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy."
+        ) from error
+    except (BaseError, FileNotFoundError, ClientError, BotoCoreError, ValueError) as error:
+        raise _translation(error, key) from error
+
+
+def _translation(error: Exception, key: str) -> HeadwaterError:
+    if isinstance(error, ClientError) and error.response["ResponseMetadata"].get("HTTPStatusCode") in {401, 403}:
+        return InvalidRequest(f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy.")
+    said = str(error).partition("\n")[0][:300]
+    return Unavailable(f"S3 failed at {key}: {said}. Check s3.endpoint and the bucket, then try again.")
