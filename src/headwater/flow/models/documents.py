@@ -1,0 +1,129 @@
+"""Text of documents by PDFium, page by page. A page that is only a picture is read by the model for pictures."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.domain.locator import Segment
+from headwater.errors import DataFault
+from headwater.flow.models.language import tell_language
+from headwater.flow.models.port import (
+    Model,
+    ModelCard,
+    Picture,
+    Said,
+    installed_version,
+)
+
+SCAN_PIXELS: Final = 2_000_000
+SCANS_MAX: Final = 60  # a page takes about as long as a screenshot; beyond this, what was read so far is the text
+PASSWORD_ERROR: Final = 4  # FPDF_ERR_PASSWORD
+
+
+class Pdfium:
+    """The `Model` for `extract`. Give it a loaded `reader` of pictures and it reads scanned pages too."""
+
+    def __init__(self, reader: Model | None = None) -> None:
+        self.reader = reader
+
+    @cached_property
+    def card(self) -> ModelCard:
+        return ModelCard(
+            "pdfium",
+            installed_version("pypdfium2"),
+            accepts="document",
+            produces="text",
+            parameters={
+                "scans": self.reader.card.fingerprint if self.reader else None,
+                "scans_max": SCANS_MAX,
+            },
+        )
+
+    def load(self) -> None:
+        import pypdfium2  # noqa: F401  the first import binds the library
+
+    def run(self, batch: Sequence[Path | bytes]) -> list[Said]:
+        return [self._read(document) for document in batch]
+
+    def _read(self, content: Path | bytes) -> Said:
+        pages: list[Segment] = []
+        scores: list[float] = []
+        scans = 0
+        with closing(open_document(content)) as document:
+            for number in range(len(document)):
+                said = _page_text(document, number)
+                if not said.text and self.reader and scans < SCANS_MAX and _has_picture(document, number):
+                    scans += 1
+                    said = self.reader.run([render(document, number)])[0]
+                if said.text:
+                    pages.extend(_placed(said, number + 1))
+                    scores.extend([said.confidence] if said.confidence is not None else [])
+        text = "\n".join(page.text for page in pages)
+        # The text layer is what the author wrote; only what was read from pictures is uncertain.
+        confidence = sum(scores) / len(scores) if scores else (1.0 if text else None)
+        return Said(text, tell_language(text), confidence, tuple(pages))
+
+
+def open_document(content: Path | bytes) -> Any:
+    """Raises DataFault ENCRYPTED or UNREADABLE. Close it after use."""
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    try:
+        return PdfDocument(content if isinstance(content, bytes) else str(content))
+    except PdfiumError as error:
+        if getattr(error, "err_code", None) == PASSWORD_ERROR or "password" in str(error).lower():
+            raise DataFault("ENCRYPTED", "The document asks for a password.") from error
+        raise DataFault("UNREADABLE", f"PDFium cannot open it: {error}") from error
+
+
+def _pages(document: Any, number: int) -> Iterator[Any]:
+    from pypdfium2 import PdfiumError
+
+    try:
+        page = document[number]
+    except PdfiumError:
+        return  # one damaged page does not cost the others
+    with closing(page):
+        yield page
+
+
+def _page_text(document: Any, number: int) -> Said:
+    for page in _pages(document, number):
+        with closing(page.get_textpage()) as textpage:
+            return Said(tidy(textpage.get_text_range()))
+    return Said("")
+
+
+def tidy(text: str) -> str:
+    """Lines without PDFium's control characters and doubled blanks."""
+    plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]", "", text.replace("\r", "\n"))
+    lines = (re.sub(r"[ \t]+", " ", line).strip() for line in plain.split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _has_picture(document: Any, number: int) -> bool:
+    from pypdfium2 import raw
+
+    for page in _pages(document, number):
+        return any(True for _ in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH]))
+    return False
+
+
+def render(document: Any, number: int) -> Picture:
+    """A page as a picture of bounded size, whatever size it claims to be."""
+    for page in _pages(document, number):
+        width, height = page.get_size()
+        scale = min(2.0, (SCAN_PIXELS / max(1.0, width * height)) ** 0.5)
+        with closing(page.render(scale=scale, rev_byteorder=True, force_bitmap_format=None)) as bitmap:
+            picture: Picture = bitmap.to_numpy()[:, :, :3].copy()
+            return picture
+    raise DataFault("UNREADABLE", f"Page {number + 1} cannot be drawn.")
+
+
+def _placed(said: Said, page: int) -> list[Segment]:
+    parts = said.segments or (Segment(said.text),)
+    return [Segment(part.text, replace(part.locator, page=page)) for part in parts]
