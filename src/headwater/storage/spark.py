@@ -203,7 +203,8 @@ def _quiet() -> None:
     from pyspark.logger import PySparkLogger
 
     # pyspark's logger takes other arguments than a plain one, so it must be made by its own class first.
-    for logger in (logging.getLogger("py4j"), PySparkLogger.getLogger("SQLQueryContextLogger")):
+    theirs = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in (logging.getLogger("py4j"), *theirs):
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
 

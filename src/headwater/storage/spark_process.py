@@ -28,6 +28,8 @@ from headwater.storage.java import Java
 
 START_SECONDS: Final = 120
 STOP_SECONDS: Final = 20
+# Writing the archive happens while the JVM exits, and takes a minute on a busy machine.
+RECORD_SECONDS: Final = 600
 # As Spark's launcher passes them, without jdk.incubator.vector, which only Spark's linear algebra uses: it warns.
 MODULE_OPTIONS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -79,6 +81,7 @@ class Jvm:
     process: "subprocess.Popen[bytes]"
     exchange: Path
     output: Path
+    stop_seconds: float = STOP_SECONDS
 
     def address(self) -> tuple[int, str]:
         """The gateway's port and secret, as soon as it listens; raises Unavailable where it does not come up."""
@@ -94,12 +97,12 @@ class Jvm:
         port, length = struct.unpack_from("!ii", content)
         return port, content[8 : 8 + length].decode()
 
-    def stop(self, seconds: float = STOP_SECONDS) -> None:
+    def stop(self) -> None:
         """Closing stdin is the gateway's signal to exit; what does not go is killed."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
-            self.process.wait(seconds)
+            self.process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -144,7 +147,7 @@ def launch(request: Launch) -> Jvm:
             env=environment,
             start_new_session=True,
         )
-    return Jvm(process, exchange, output)
+    return Jvm(process, exchange, output, RECORD_SECONDS if request.record else STOP_SECONDS)
 
 
 def _command(request: Launch) -> list[str]:
