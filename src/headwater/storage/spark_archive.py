@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +91,7 @@ def _stream(session: "SparkSession", source: Path, checkpoint: Path) -> None:
         raise Unavailable("The warm-up stream did not deliver its batch within 120 s; try again: make setup")
 
 
-def _same(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+def _same(batches: Iterable["pa.RecordBatch"]) -> Iterable["pa.RecordBatch"]:
     yield from batches
 
 
