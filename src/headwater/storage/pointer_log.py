@@ -1,0 +1,71 @@
+"""Pointer log: events on their way, in order, kept for hours.
+
+The port that the embedded directory log and Kafka share, and the choice by URI.
+Invariant: offsets of a partition are dense, only grow, and are never used twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from headwater.clock import Clock, utc_now
+from headwater.domain.event import Event
+from headwater.errors import InvalidRequest
+from headwater.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """`value` is what was published: an event as JSON, or whatever else a foreign producer sent."""
+
+    partition: int
+    offset: int
+    published_at: datetime
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What an expiry removed, and what it kept beyond its time because nobody has read it yet."""
+
+    removed_events: int
+    overdue_events: int
+
+
+class PointerLog(Protocol):
+    """At least once: publishing an event again adds a line, and bronze makes the two one.
+
+    Twice is once for everything else: expiring again, or reading again, changes nothing.
+    """
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Durable when it returns; after an error some of the events may have been published."""
+        ...
+
+    def begin(self) -> dict[int, int]:
+        """The first offset that is still kept, by partition."""
+        ...
+
+    def end(self) -> dict[int, int]:
+        """The next offset to be given, by partition."""
+        ...
+
+    def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
+        """Up to `limit` lines from an offset on; NotFound where they have expired."""
+        ...
+
+    def expire(self, now: datetime, consumed: Mapping[int, int], *, force: bool = False) -> Expired:
+        """Remove what is past its retention. What `consumed` (the next offset to read) has not passed stays, unless
+        `force`."""
+        ...
+
+
+def open_pointer_log(uri: str, settings: Settings, clock: Clock = utc_now) -> PointerLog:
+    scheme, separator, rest = uri.partition("://")
+    if separator and scheme != "file":
+        raise InvalidRequest(f"log.uri is {uri}, but {scheme} is not known here. Use a directory.")
+    from headwater.storage.directory_log import DirectoryLog
+
+    return DirectoryLog(Path(rest if separator else uri), settings.whole("log.retention_hours"), clock)
