@@ -1,0 +1,294 @@
+"""The vector index in LanceDB, in a directory or on S3: a table for each embedder's fingerprint.
+
+A note beside the tables says how far the index has followed silver.embeddings and how many entries it then had, so
+that neither question loads LanceDB. Entries are found from the moment they are written: small tables are searched
+whole, and past `ANN_ROWS` the tail that the approximate index does not cover yet is still searched row by row.
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.domain.locator import LOCATOR_TYPE
+from headwater.domain.pointer import POINTER_TYPE
+from headwater.domain.tables import TIMESTAMP, VECTOR_DIMENSION
+from headwater.errors import HeadwaterError, InvalidRequest, Unavailable
+from headwater.settings import Settings
+from headwater.storage.vector_index import ANYTHING, Entry, Filter, Vector
+
+if TYPE_CHECKING:
+    from lancedb.db import DBConnection
+    from lancedb.table import Table
+    from obstore.store import ObjectStore
+
+# Below this, reading every vector takes some tens of milliseconds and is exact.
+ANN_ROWS: Final = 20_000
+# Few, large partitions: all of them are probed, and re-ranking by the true vectors keeps the recall (see benchmarks).
+PARTITION_ROWS: Final = 12_500
+PROBES: Final = 16
+REFINED: Final = 300
+# A reader holds a version for milliseconds; one that a slow search still reads must not go.
+KEEP_VERSIONS: Final = timedelta(minutes=10)
+_SMALL_FRAGMENTS: Final = 8
+
+_PREFIX: Final = "text_"
+_NOTE: Final = "position.json"
+# LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
+_KEY: Final = pa.field(
+    "chunk_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}
+)
+_TEXT_COLUMNS: Final = ("object_id", "customer", "modality", "text", "model", "source_model", "fingerprint")
+SCHEMA: Final = pa.schema(
+    [
+        _KEY,
+        pa.field("seq", pa.int64(), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in _TEXT_COLUMNS),
+        pa.field("occurred_at", TIMESTAMP, nullable=False),
+        pa.field("locator", LOCATOR_TYPE),
+        pa.field("pointer", POINTER_TYPE),
+        pa.field("vector", pa.list_(pa.float32(), VECTOR_DIMENSION), nullable=False),
+    ]
+)
+_SHOWN: Final = [name for name in SCHEMA.names if name not in {"vector", "fingerprint"}]
+
+
+class LanceIndex:
+    """A `VectorIndex`."""
+
+    def __init__(self, uri: str, settings: Settings) -> None:
+        self._uri = uri
+        self._settings = settings
+        self._tables: dict[str, Table] = {}
+
+    def upsert(self, rows: pa.Table) -> None:
+        for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():
+            part = _to_entries(rows.filter(pc.equal(rows["fingerprint"], fingerprint)))
+            with _translated(self._uri):
+                table = self._table(fingerprint) or self._create(fingerprint)
+                merge = table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all()
+                merge.execute(part)
+
+    def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
+        with _translated(self._uri):
+            table = self._table(fingerprint)
+            if table is None:
+                return []
+            return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
+
+    def delete(self, chunk_ids: Collection[str] | None) -> None:
+        if chunk_ids is None:
+            self._wipe()
+        elif chunk_ids:
+            with _translated(self._uri):
+                for table in self._all_tables():
+                    table.delete(_any_of("chunk_id", chunk_ids))
+            self.set_position(self.position())
+
+    def present(self, chunk_ids: Collection[str]) -> set[str]:
+        if not chunk_ids:
+            return set()
+        with _translated(self._uri):
+            return {
+                chunk_id
+                for table in self._all_tables()
+                for chunk_id in _rows(table, _any_of("chunk_id", chunk_ids), len(chunk_ids))
+            }
+
+    def count(self) -> int:
+        return self._note().get("entries", 0)
+
+    def position(self) -> int:
+        return self._note().get("position", 0)
+
+    def set_position(self, seq: int) -> None:
+        import obstore
+
+        with _translated(self._uri):
+            entries = sum(table.count_rows() for table in self._all_tables())
+            obstore.put(self._store, _NOTE, json.dumps({"position": seq, "entries": entries}).encode())
+
+    def optimise(self) -> None:
+        with _translated(self._uri):
+            for table in self._all_tables():
+                _organise(table)
+
+    @cached_property
+    def _database(self) -> "DBConnection":
+        import lancedb
+
+        # Another process writes while this one answers: look for a newer version at every read.
+        return lancedb.connect(
+            self._uri, read_consistency_interval=timedelta(0), storage_options=_s3_options(self._uri, self._settings)
+        )
+
+    @cached_property
+    def _store(self) -> "ObjectStore":
+        from obstore.store import LocalStore, from_url
+
+        if "://" not in self._uri:
+            return LocalStore(self._uri, mkdir=True)
+        options: Any = _s3_options(self._uri, self._settings)
+        return from_url(self._uri, **options)
+
+    def _note(self) -> dict[str, int]:
+        """Empty where the tables are gone, whatever the note says: the index then starts again."""
+        import obstore
+
+        with _translated(self._uri):
+            listed = obstore.list_with_delimiter(self._store)
+            if not any(name.rpartition("/")[2].startswith(_PREFIX) for name in listed["common_prefixes"]):
+                return {}
+            if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
+                return {}
+            note: dict[str, int] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
+            return note
+
+    def _all_tables(self) -> "list[Table]":
+        names = [name for name in self._database.list_tables().tables if name.startswith(_PREFIX)]
+        return [table for name in names if (table := self._table(name.removeprefix(_PREFIX))) is not None]
+
+    def _table(self, fingerprint: str) -> "Table | None":
+        if fingerprint not in self._tables:
+            if _PREFIX + fingerprint not in self._database.list_tables().tables:
+                return None
+            self._tables[fingerprint] = self._database.open_table(_PREFIX + fingerprint)
+        return self._tables[fingerprint]
+
+    def _create(self, fingerprint: str) -> "Table":
+        if not fingerprint.isalnum():
+            raise InvalidRequest(f"A fingerprint is letters and digits, not {fingerprint!r}.")
+        from lancedb.index import FTS
+
+        table = self._database.create_table(_PREFIX + fingerprint, schema=SCHEMA, exist_ok=True)
+        if not table.list_indices():
+            # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
+            table.create_index("text", config=FTS(), name="text_words")
+        self._tables[fingerprint] = table
+        return table
+
+    def _wipe(self) -> None:
+        import obstore
+
+        with _translated(self._uri):
+            if self._note():
+                obstore.delete(self._store, _NOTE)
+            self._database.drop_all_tables()
+            self._tables.clear()
+
+
+def _to_entries(rows: pa.Table) -> pa.Table:
+    vectors = rows["vector"].combine_chunks()
+    flat = (
+        vectors.flatten() if isinstance(vectors, pa.Array) else pa.concat_arrays([c.flatten() for c in vectors.chunks])
+    )
+    if len(flat) != rows.num_rows * VECTOR_DIMENSION:
+        raise InvalidRequest(f"The index takes vectors of {VECTOR_DIMENSION} numbers.")
+    fixed = pa.FixedSizeListArray.from_arrays(flat, VECTOR_DIMENSION)
+    columns = [rows[name] for name in SCHEMA.names if name != "vector"]
+    return pa.table([*columns, fixed], names=SCHEMA.names).cast(SCHEMA)
+
+
+def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
+    query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
+    query = query.distance_type("cosine")
+    # Too few results behind a narrow filter: go on to the other partitions.
+    query = query.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(max(2, math.ceil(REFINED / k)))
+    if condition := _condition(only):
+        query = query.where(condition, prefilter=True)
+    rows = query.limit(k).select([*_SHOWN, "_distance"]).to_arrow().to_pylist()
+    return [Entry(score=1.0 - row.pop("_distance"), **row) for row in rows]
+
+
+def _by_words(table: "Table", text: str, k: int, only: Filter) -> list[Entry]:
+    query: Any = table.search(text, query_type="fts", fts_columns="text")
+    if condition := _condition(only):
+        query = query.where(condition, prefilter=True)
+    rows = query.limit(k).select([*_SHOWN, "_score"]).to_arrow().to_pylist()
+    return [Entry(score=row.pop("_score"), **row) for row in rows]
+
+
+def _rows(table: "Table", condition: str, limit: int) -> list[str]:
+    found = table.search().where(condition).select(["chunk_id"]).limit(limit).to_arrow()
+    ids: list[str] = found["chunk_id"].to_pylist()
+    return ids
+
+
+def _organise(table: "Table") -> None:
+    from lancedb.index import Bitmap, BTree, IvfPq
+
+    rows = table.count_rows()
+    indices = {index.columns[0]: index for index in table.list_indices()}
+    if rows == 0:
+        return
+    if "chunk_id" not in indices:
+        table.create_index("chunk_id", config=BTree())
+        table.create_index("customer", config=Bitmap())
+    if rows >= ANN_ROWS and "vector" not in indices:
+        partitions = max(1, rows // PARTITION_ROWS)
+        table.create_index("vector", config=IvfPq(distance_type="cosine", num_partitions=partitions))
+    behind = max(index.num_unindexed_rows or 0 for index in table.list_indices())
+    if behind or _small_fragments(table) > _SMALL_FRAGMENTS:
+        table.optimize(cleanup_older_than=KEEP_VERSIONS)
+
+
+def _small_fragments(table: "Table") -> int:
+    stats: Any = table.stats()
+    return int(stats["fragment_stats"]["num_small_fragments"])
+
+
+def _condition(only: Filter) -> str:
+    parts = []
+    if only.customer is not None:
+        parts.append(f"customer = {_quoted(only.customer)}")
+    if only.modality is not None:
+        parts.append(f"modality = {_quoted(only.modality)}")
+    if only.since is not None:
+        parts.append(f"occurred_at >= {_moment(only.since)}")
+    if only.until is not None:
+        parts.append(f"occurred_at < {_moment(only.until)}")
+    return " AND ".join(parts)
+
+
+def _any_of(column: str, values: Collection[str]) -> str:
+    return f"{column} IN ({', '.join(_quoted(value) for value in values)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _moment(moment: datetime) -> str:
+    return f"timestamp '{moment.astimezone(UTC).isoformat().replace('+00:00', 'Z')}'"
+
+
+def _s3_options(uri: str, settings: Settings) -> dict[str, str] | None:
+    if "://" not in uri:
+        return None
+    endpoint = settings.text("s3.endpoint")
+    options = {
+        "endpoint": endpoint,
+        "region": settings.text("s3.region"),
+        "access_key_id": settings.text("s3.access_key"),
+        "secret_access_key": settings.text("s3.secret_key"),
+        "allow_http": "true" if endpoint.startswith("http://") else "",
+        "virtual_hosted_style_request": "" if settings["s3.path_style"] else "true",
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    """LanceDB and obstore raise plain RuntimeError, ValueError and OSError; here they become ours."""
+    try:
+        yield
+    except HeadwaterError:
+        raise
+    except (RuntimeError, OSError) as error:
+        raise Unavailable(f"The index at {uri} did not answer: {str(error).splitlines()[0]}. Try again.") from error
