@@ -1,7 +1,8 @@
 """Named fault points in the paths that write; tests arm them, nothing else does.
 
 `HEADWATER_FAULT=bronze.staged` kills the process with SIGKILL the first time that point is reached,
-`HEADWATER_FAULT=bronze.staged:3` the third time. Unarmed, a point costs one comparison with None.
+`HEADWATER_FAULT=bronze.staged:3` the third time. Reached in a worker, it is the driver that dies: `arm` tells workers
+whom to kill. Unarmed, a point costs one comparison with None.
 """
 
 import os
@@ -11,6 +12,7 @@ POINTS = (
     "land.stored",
     "log.written",
     "bronze.keyed",
+    "bronze.quarantined",
     "bronze.staged",
     "bronze.published",
     "derive.called",
@@ -24,6 +26,7 @@ POINTS = (
     "maintain.compacted",
 )
 
+_VICTIM = "HEADWATER_FAULT_VICTIM"
 _ARMED = os.environ.get("HEADWATER_FAULT")
 _reached = 0
 
@@ -38,4 +41,10 @@ def point(name: str) -> None:
     global _reached
     _reached += 1
     if _reached >= int(count or 1):
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(int(os.environ.get(_VICTIM, os.getpid())), signal.SIGKILL)
+
+
+def arm() -> None:
+    """Called by a driver before it starts workers, which inherit the environment."""
+    if _ARMED is not None:
+        os.environ[_VICTIM] = str(os.getpid())

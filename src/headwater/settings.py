@@ -37,12 +37,16 @@ class Setting:
 SETTINGS: Final = (
     Setting("raw.uri", "{lake}/raw", "Where raw objects are kept: a directory or s3://bucket/prefix."),
     Setting(
-        "raw.part_bytes", 8 << 20, "Objects up to this size are put whole; larger ones stream in parts.",
-        minimum=5 << 20, maximum=1 << 30,
+        "raw.part_bytes",
+        8 << 20,
+        "Objects up to this size are put whole; larger ones stream in parts.",
+        minimum=5 << 20,
+        maximum=1 << 30,
     ),
     Setting("log.uri", "{lake}/log", "Where pointer events travel: a directory or kafka://host:port/topic."),
     Setting("log.retention_hours", 48, "How long the log keeps an event after it was published.", minimum=1),
-    Setting("log.batch_events", 5_000, "The most events one micro-batch takes from the log.", minimum=1),
+    Setting("log.batch_events", 5_000, "The most events one micro-batch takes from a Kafka log.", minimum=1),
+    Setting("log.batch_bytes", 4 << 20, "The most bytes of log segments one micro-batch takes.", minimum=1),
     Setting("catalog.uri", "sqlite:///{lake}/catalog.db", "The Iceberg catalog: sqlite:///file or postgresql://…"),
     Setting("catalog.warehouse", "{lake}/warehouse", "Where the tables' files are kept: a directory or s3://…"),
     Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
@@ -59,8 +63,13 @@ SETTINGS: Final = (
     Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
     Setting("models.extract", "pdfium", "The model that reads text in documents."),
     Setting("models.embed", "lexical", "The embedder."),
-    Setting("limits.step_seconds", 30.0, "What a step may take, plus limits.realtime_factor × the media's length.",
-            minimum=0.1),
+    Setting("models.language", True, "Tell the language of texts that are long enough."),
+    Setting(
+        "limits.step_seconds",
+        30.0,
+        "What a step may take, plus limits.realtime_factor × the media's length.",
+        minimum=0.1,
+    ),
     Setting("limits.realtime_factor", 5.0, "Seconds a speech model may take for each second of media.", minimum=0.1),
     Setting("limits.child_mb", 2048, "Memory a decoding child may add before it is stopped.", minimum=256),
     Setting("limits.pixels", 100_000_000, "The most pixels a picture or frame may have.", minimum=1),
@@ -73,7 +82,9 @@ SETTINGS: Final = (
     Setting("s3.access_key", "", "The access key; empty asks the usual chain (environment, profile, role)."),
     Setting("s3.secret_key", "", "The secret key.", secret=True),
     Setting("s3.path_style", True, "Address buckets by path, as most servers other than AWS want it."),
-    Setting("maintain.keep_hours", 168, "Snapshots younger than this are kept.", minimum=0),
+    Setting(
+        "maintain.keep_hours", 168, "Snapshots younger than this are kept; a write under way needs one hour.", minimum=1
+    ),
     Setting("maintain.file_mb", 256, "The file size that compaction aims at.", minimum=1, maximum=512),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
@@ -184,7 +195,9 @@ def _checked(setting: Setting, value: Any, origin: str) -> Value:
     kind = type(setting.default)
     try:
         if kind is bool and isinstance(value, str):
-            typed: Value = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+            typed: Value = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
+                value.lower()
+            ]
         elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, str | int | float):
             raise TypeError
         else:

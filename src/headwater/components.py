@@ -1,0 +1,70 @@
+"""Components: the only place that builds live parts, each by its URI, each when it is first asked for."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headwater.clock import Clock, utc_now
+from headwater.settings import Settings
+from headwater.storage.ledger import Ledger, open_ledger
+from headwater.storage.pointer_log import PointerLog, open_pointer_log
+from headwater.storage.raw_store import RawStore, open_raw_store
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from headwater.flow.models.port import Model
+    from headwater.storage.vector_index import VectorIndex
+
+
+class Components:
+    """A lake's live parts. Reading commands never touch `spark`, so they start no JVM."""
+
+    def __init__(self, settings: Settings, clock: Clock = utc_now) -> None:
+        self.settings = settings
+        self.clock = clock
+
+    @cached_property
+    def raw_store(self) -> RawStore:
+        return open_raw_store(self.settings.text("raw.uri"), self.settings)
+
+    @cached_property
+    def log(self) -> PointerLog:
+        return open_pointer_log(self.settings.text("log.uri"), self.settings, self.clock)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return open_ledger(self.settings.text("ledger.uri"))
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        from headwater.storage.catalog import open_catalog
+
+        return open_catalog(self.settings)
+
+    @cached_property
+    def embedder(self) -> "Model":
+        from headwater.flow.models.registry import load_model
+
+        model = load_model(self.settings.text("models.embed"))
+        model.load()
+        return model
+
+    @cached_property
+    def index(self) -> "VectorIndex":
+        from headwater.storage.vector_index import open_index
+
+        return open_index(self.settings)
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        from headwater.storage.spark import start_spark
+
+        return start_spark(self.settings)
+
+    def close(self) -> None:
+        """Stop what was started; twice is once."""
+        if "spark" in self.__dict__:
+            from headwater.storage.spark import stop_spark
+
+            stop_spark(self.__dict__.pop("spark"))

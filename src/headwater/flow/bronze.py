@@ -1,0 +1,220 @@
+"""Bronze: one trusted row per event.
+
+Reads   the pointer log, through Spark Structured Streaming
+Writes  bronze.events, silver.quarantine
+Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
+Invariant: what was read of the log is committed with the rows, so a crash repeats nothing, and a lost checkpoint only
+costs a second look at what the log still holds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from headwater import faults
+from headwater.clock import Clock
+from headwater.domain.modality import Modality
+from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.storage.ledger import Ledger
+from headwater.storage.publish import progress_of, publish
+
+_POINTER = StructType(
+    [
+        StructField("path", StringType()),
+        StructField("offset", LongType()),
+        StructField("size", LongType()),
+        StructField("content_type", StringType()),
+        StructField("checksum", StringType()),
+        StructField("version_id", StringType()),
+        StructField("etag", StringType()),
+    ]
+)
+_EVENT = StructType(
+    [
+        StructField("event_id", StringType()),
+        StructField("modality", StringType()),
+        StructField("customer", StringType()),
+        StructField("occurred_at", TimestampType()),
+        StructField("pointer", _POINTER),
+        StructField("text", StringType()),
+    ]
+)
+
+
+Position = tuple[int, int]  # partition and offset of a line of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of a batch; a sound line in none of these sets is a new event of a new object."""
+
+    ends: Mapping[int, int]  # the next offset to read, by partition
+    unsound: int
+    accepted: int
+    duplicates: frozenset[Position]
+    conflicts: frozenset[Position]
+    # New events about an object that is known already: kept as sent, derived from once.
+    echoes: frozenset[Position]
+
+
+def take(spark: SparkSession, lines: DataFrame, *, ledger: Ledger, clock: Clock) -> int:
+    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze; returns the new events."""
+    begun = progress_of(spark, EVENTS).offsets
+    parsed = _parse(lines.where(_unread(begun))).persist()
+    try:
+        verdict = _judge(parsed, ledger)
+        refused = verdict.unsound + len(verdict.conflicts)
+        faults.point("bronze.keyed")
+        position = {"log": {str(partition): end for partition, end in {**begun, **verdict.ends}.items()}}
+        now = F.lit(clock())
+        publish(spark, QUARANTINE, _refused(parsed, verdict, now) if refused else None, position, stage="quarantine")
+        faults.point("bronze.quarantined")
+        return publish(
+            spark,
+            EVENTS,
+            _accepted(parsed, verdict, now) if verdict.accepted else None,
+            position,
+            stage="bronze",
+            duplicates=len(verdict.duplicates),
+        ).rows
+    finally:
+        parsed.unpersist()
+
+
+def _parse(lines: DataFrame) -> DataFrame:
+    event = F.from_json("value", _EVENT).alias("event")
+    line = ("log_partition", "log_offset", "log_end", "value")
+    return lines.select(*line, event).select(*line, "event.*", _is_event().alias("sound"))
+
+
+def _unread(begun: Mapping[int, int]) -> Column:
+    unread = F.lit(True)
+    for partition, offset in begun.items():
+        unread &= (F.col("log_partition") != partition) | F.col("log_offset").isNull() | (F.col("log_offset") >= offset)
+    return unread
+
+
+def _is_event() -> Column:
+    """Everything that later stages rely on is there."""
+    present = [
+        F.length("event.event_id") > 0,
+        F.length("event.customer") > 0,
+        F.col("event.modality").isin([modality.value for modality in Modality]),
+        F.col("event.occurred_at").isNotNull(),
+        F.length("event.pointer.path") > 0,
+        F.col("event.pointer.size") >= 0,
+        F.col("event.pointer.checksum").rlike("^[0-9a-f]{64}$"),
+        (F.col("event.modality") == Modality.CHAT.value) == F.col("event.text").isNotNull(),
+        F.col("log_offset").isNotNull(),
+    ]
+    sound = F.lit(True)
+    for condition in present:
+        sound &= F.coalesce(condition, F.lit(False))
+    return sound
+
+
+def _content_hash() -> Column:
+    """What must agree when an id is seen again: everything that was sent, however it was spelled."""
+    return F.sha2(F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text")), 256)
+
+
+def _judge(parsed: DataFrame, ledger: Ledger) -> Verdict:
+    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
+    lines = (
+        parsed.select(
+            "sound",
+            "log_partition",
+            "log_offset",
+            "log_end",
+            "event_id",
+            F.col("pointer.path").alias("object_id"),
+            F.col("pointer.checksum").alias("checksum"),
+            _content_hash().alias("content_hash"),
+        )
+        .orderBy("log_partition", "log_offset")
+        .toArrow()
+        .to_pylist()
+    )
+    sound = [line for line in lines if line["sound"]]
+    duplicates, conflicts = _claim(ledger, "event", sound, "event_id", "content_hash")
+    known = duplicates | conflicts
+    new = [line for line in sound if _position(line) not in known]
+    echoes, lies = _claim(ledger, "object", new, "object_id", "checksum")
+    ends: dict[int, int] = {}
+    for line in lines:
+        ends[line["log_partition"]] = max(line["log_end"], ends.get(line["log_partition"], 0))
+    accepted = len(new) - len(lies)
+    return Verdict(
+        ends, len(lines) - len(sound), accepted, frozenset(duplicates), frozenset(conflicts | lies), frozenset(echoes)
+    )
+
+
+def _claim(
+    ledger: Ledger, kind: str, lines: Sequence[Mapping[str, Any]], key: str, content: str
+) -> tuple[set[Position], set[Position]]:
+    """Positions that came second for their key: with the same content, and with other content."""
+    firsts = ledger.claim_first(kind, [(line[key], line[content], *_position(line)) for line in lines])
+    same: set[Position] = set()
+    other: set[Position] = set()
+    for line in lines:
+        first_content, *first_position = firsts[line[key]]
+        if first_content != line[content]:
+            other.add(_position(line))
+        elif tuple(first_position) != _position(line):
+            same.add(_position(line))
+    return same, other
+
+
+def _position(line: Mapping[str, Any]) -> Position:
+    return line["log_partition"], line["log_offset"]
+
+
+def _among(positions: Collection[Position]) -> Column:
+    """Batches are mostly clean, so the usual case is the literal false."""
+    if not positions:
+        return F.lit(False)
+    return F.concat_ws(":", "log_partition", "log_offset").isin([f"{p}:{offset}" for p, offset in positions])
+
+
+def _accepted(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
+    return parsed.where(F.col("sound") & ~_among(verdict.duplicates | verdict.conflicts)).select(
+        "event_id",
+        F.col("pointer.path").alias("object_id"),
+        "modality",
+        "customer",
+        "occurred_at",
+        F.col("pointer").withField("offset", F.coalesce("pointer.offset", F.lit(0))).alias("pointer"),
+        "text",
+        _content_hash().alias("content_hash"),
+        (~_among(verdict.echoes)).alias("first_of_object"),
+        "log_partition",
+        "log_offset",
+        now.alias("bronze_at"),
+    )
+
+
+def _refused(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
+    conflict = F.col("sound") & _among(verdict.conflicts)
+    line = F.concat_ws(":", F.lit("log"), "log_partition", F.coalesce("log_offset", F.xxhash64("value")))
+    return parsed.where(~F.col("sound") | conflict).select(
+        F.when(F.length("event_id") > 0, F.col("event_id")).otherwise(line).alias("event_id"),
+        F.col("pointer.path").alias("object_id"),
+        "customer",
+        "modality",
+        F.lit("bronze").alias("step"),
+        F.lit(None).cast("string").alias("model"),
+        F.lit(None).cast("string").alias("fingerprint"),
+        F.when(conflict, "CONFLICT").otherwise("BAD_EVENT").alias("reason"),
+        F.when(conflict, "id or object seen before with other content")
+        .otherwise("not an event: a field is missing or malformed")
+        .alias("detail"),
+        F.lit(1).alias("attempts"),
+        "occurred_at",
+        now.alias("quarantined_at"),
+        F.when(F.col("sound"), F.col("pointer")).alias("pointer"),
+        F.substring("value", 1, 4000).alias("payload"),
+    )

@@ -1,0 +1,31 @@
+"""The outcomes of a batch: rows for several tables in one frame, told apart by `table`.
+
+One frame, because a model must not sit under a plan that is evaluated once per table.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from headwater.domain import tables
+from headwater.domain.tables import Table
+from headwater.flow.map import DERIVE
+
+TABLES: Final = tuple(table for name in DERIVE.writes if (table := tables.find(name)))
+
+
+def _columns() -> list[pa.Field]:
+    found: dict[str, pa.Field] = {}
+    for table in TABLES:
+        for field in table.schema:
+            found.setdefault(field.name, field.with_nullable(True))
+    del found["seq"]
+    return list(found.values())
+
+
+SCHEMA: Final = pa.schema([pa.field("table", pa.string()), pa.field("event_seq", pa.int64()), *_columns()])
+
+
+def columns_of(table: Table) -> list[str]:
+    """What a table takes of an outcome; `seq` is given at publication."""
+    return [name for name in table.schema.names if name != "seq"]

@@ -1,0 +1,35 @@
+"""What is pending for each stage, from table properties alone: no scan and no JVM."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headwater.domain.progress import Progress
+from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table, find
+from headwater.flow.map import DERIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Events for bronze, events for derive, texts for embed, vectors for index."""
+
+    bronze: int
+    derive: int
+    embed: int
+    index: int
+
+    def __bool__(self) -> bool:
+        return any((self.bronze, self.derive, self.embed, self.index))
+
+    def to_dict(self) -> dict[str, int]:
+        return {"bronze": self.bronze, "derive": self.derive, "embed": self.embed, "index": self.index}
+
+
+def find_pending(progress: Callable[[Table], Progress], log_end: Mapping[int, int], index_position: int) -> Pending:
+    events, embeddings = progress(EVENTS), progress(EMBEDDINGS)
+    derived = [progress(table).seq_of(EVENTS.name) for name in DERIVE.writes if (table := find(name))]
+    return Pending(
+        bronze=sum(end - events.offsets.get(partition, 0) for partition, end in log_end.items()),
+        derive=events.next_seq - min(derived),
+        embed=sum(progress(table).next_seq - embeddings.seq_of(table.name) for table in SAID),
+        index=embeddings.next_seq - index_position,
+    )

@@ -1,0 +1,133 @@
+"""Run: bring what is pending through the stages, once or until stopped.
+
+One Spark session for the whole run. The log's stream lands in bronze on a thread of its own, so events come in while
+models work; derive, embed and index take turns on this thread. One run a lake: the lease names who holds it.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headwater.clock import Clock
+from headwater.domain.tables import EVENTS
+from headwater.errors import InternalError
+from headwater.flow import bronze
+from headwater.flow.derive.plan import plan_work
+from headwater.flow.derive.stage import Cut, derive_next
+from headwater.flow.embed import embed_next
+from headwater.flow.index import index_next
+from headwater.settings import Settings
+from headwater.storage.ledger import Ledger
+from headwater.storage.log_stream import stream_log
+from headwater.storage.pointer_log import PointerLog
+from headwater.storage.publish import progress_of
+from headwater.storage.vector_index import VectorIndex
+
+# Embeddings and index entries are small beside what they are made from.
+_TEXTS_AT_ONCE: Final = 20_000
+_VECTORS_AT_ONCE: Final = 20_000
+
+
+# Told after every commit, with the stage and how many it did; a progress bar or a log line.
+Report = Callable[[str, int], None]
+
+
+@dataclass(slots=True)
+class Run:
+    """The live parts of one run, and what it has done so far."""
+
+    spark: SparkSession
+    settings: Settings
+    ledger: Ledger
+    log: PointerLog
+    index: VectorIndex
+    clock: Clock
+    report: Report
+    stop: threading.Event = field(default_factory=threading.Event)
+    done: dict[str, int] = field(default_factory=dict)
+    _failure: BaseException | None = None
+
+    def once(self) -> dict[str, int]:
+        """Drain the log and every stage, then return the counts."""
+        self._begin()
+        self._start_stream(once=True).awaitTermination()
+        self._check()
+        while not self.stop.is_set() and self._advance():
+            pass
+        self.index.optimise()
+        return self.done
+
+    def until_stopped(self) -> dict[str, int]:
+        """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
+        self._begin()
+        query = self._start_stream(once=False)
+        try:
+            while not self.stop.is_set():
+                if not query.isActive:
+                    self._check()
+                    raise InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
+                if not self._advance():
+                    self.index.optimise()
+                    self.stop.wait(self.settings.number("run.trigger_seconds"))
+        finally:
+            query.stop()
+        return self.done
+
+    def _begin(self) -> None:
+        """Forget claims of a batch that never was committed, and log segments that are consumed and past retention."""
+        consumed = progress_of(self.spark, EVENTS).offsets
+        for partition in self.log.end():
+            self.ledger.forget_claims_from(partition, consumed.get(partition, 0))
+        self.log.expire(self.clock(), consumed)
+
+    def _start_stream(self, *, once: bool) -> StreamingQuery:
+        writer = (
+            stream_log(self.spark, self.settings)
+            .writeStream.queryName("bronze")
+            .option("checkpointLocation", f"{self.settings.text('checkpoints.uri')}/bronze")
+            .foreachBatch(self._take)
+        )
+        if once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.settings.number('run.trigger_seconds')} seconds").start()
+
+    def _take(self, lines: DataFrame, _batch: int) -> None:
+        try:
+            self._count("bronze", bronze.take(lines.sparkSession, lines, ledger=self.ledger, clock=self.clock))
+        except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
+            self._failure = error
+            raise
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _advance(self) -> bool:
+        """One batch of each stage, in order; False when none had anything to do."""
+        derived = self._derive()
+        embedded = embed_next(
+            self.spark, self.settings.text("models.embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
+        )
+        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
+        for stage, count in (("embed", embedded), ("index", indexed)):
+            if count is not None:
+                self._count(stage, count)
+        return derived or embedded is not None or indexed is not None
+
+    def _derive(self) -> bool:
+        cut = Cut(self.settings.whole("run.batch_rows"), self.settings.whole("run.batch_bytes"))
+        work = plan_work(self.settings, now=self.clock())
+        derived = derive_next(self.spark, work, cut, self.spark.sparkContext.defaultParallelism * 2)
+        if derived is None:
+            return False
+        self._count("derive", derived.events)
+        self._count("quarantine", derived.quarantined)
+        return True
+
+    def _count(self, stage: str, done: int) -> None:
+        self.done[stage] = self.done.get(stage, 0) + done
+        self.report(stage, done)

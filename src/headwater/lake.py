@@ -1,0 +1,262 @@
+"""A lake, as Python sees it. Each method mirrors a command and calls one function; nothing is decided here."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from headwater import faults, settings
+from headwater.components import Components
+from headwater.domain import tables
+from headwater.errors import NotFound
+from headwater.settings import Settings, Value
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.flow.land import Landed
+    from headwater.flow.pending import Pending
+    from headwater.flow.search import SearchAnswer
+    from headwater.upkeep.maintenance import MaintenancePlan, TableDone
+    from headwater.upkeep.quarantine import Retried
+
+NEW_LAKE = """\
+# The settings of this lake. Every value has a default: `headwater settings` shows them all.
+# Change a URI to move a part: raw.uri = "s3://bucket/prefix", for example, under [raw].
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run did, by stage; `started` is False where nothing was pending and no Spark was started."""
+
+    started: bool
+    done: dict[str, int]
+
+
+class TableReader:
+    """One table: `lake.table("transcripts").to_pandas()`."""
+
+    def __init__(self, components: Components, table: tables.Table) -> None:
+        self._components = components
+        self.table = table
+
+    def to_arrow(self) -> "pa.Table":
+        from headwater.storage.reading import scan
+
+        return scan(self._components.catalog, self.table.name)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(self) -> "duckdb.DuckDBPyRelation":
+        """A relation to go on querying; its connection has the other tables as views too."""
+        from headwater.storage.reading import duck
+
+        return duck(self._components.catalog).table(self.table.name)
+
+    def to_spark(self) -> "DataFrame":
+        """Starts Spark."""
+        return self._components.spark.table(f"lake.{self.table.name}")
+
+
+class Lake:
+    """Use it as a context manager, or `close` it: that stops Spark if anything started it."""
+
+    def __init__(self, components: Components) -> None:
+        self._components = components
+
+    @property
+    def settings(self) -> Settings:
+        return self._components.settings
+
+    @property
+    def spark(self) -> "SparkSession":
+        """A session with the lake's tables under `lake.`; starts Spark."""
+        return self._components.spark
+
+    def close(self) -> None:
+        self._components.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def put(
+        self, *patterns: str | Path, customer: str, id: str | None = None, at: datetime | None = None
+    ) -> "Iterator[Landed]":
+        """Store files, directories or globs and publish their events; one result for each file, as it is done."""
+        from headwater.flow.land import land_many
+
+        parts = self._components
+        return land_many(parts.raw_store, parts.log, patterns, customer, event_id=id, at=at, clock=parts.clock)
+
+    def put_text(self, text: str, *, customer: str, id: str | None = None, at: datetime | None = None) -> "Landed":
+        """A chat line; it needs no raw object."""
+        from headwater.flow.land import land_text
+
+        return land_text(self._components.log, text, customer, event_id=id, at=at or self._components.clock())
+
+    def get(self, id: str) -> Iterator[bytes]:
+        """The raw bytes behind an id or a path, in pieces, verified against their checksum."""
+        from headwater.upkeep.lineage import fetch_object
+
+        return fetch_object(self._components.catalog, self._components.raw_store, id)
+
+    def search(
+        self,
+        query: str,
+        *,
+        customer: str | None = None,
+        modality: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> "SearchAnswer":
+        from headwater.flow.search import search
+        from headwater.storage.peek import peek_progress
+
+        parts = self._components
+        embedded = peek_progress(self.settings, tables.EMBEDDINGS).next_seq
+        return search(
+            parts.index,
+            parts.embedder,
+            query,
+            customer=customer,
+            modality=modality,
+            since=since,
+            until=until,
+            limit=limit,
+            embedded=embedded,
+        )
+
+    def table(self, name: str) -> TableReader:
+        table = tables.find(name)
+        if table is None:
+            known = ", ".join(table.short_name for table in tables.TABLES)
+            raise NotFound(f"There is no table {name}. These are: {known}.")
+        return TableReader(self._components, table)
+
+    def pending(self) -> "Pending":
+        """What each stage has yet to do; starts no JVM."""
+        from headwater.flow.pending import find_pending
+        from headwater.storage.peek import peek_progress
+
+        parts = self._components
+        return find_pending(lambda table: peek_progress(self.settings, table), parts.log.end(), parts.index.position())
+
+    def run(
+        self,
+        *,
+        once: bool = True,
+        report: Callable[[str, int], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> Ran:
+        """Bring what is pending through the stages; with `once=False`, go on until `stop` is set."""
+        stop = stop or threading.Event()
+        with self._alone("run", stop):
+            if once and not self.pending():
+                return Ran(False, {})
+            from headwater.flow.run import Run
+
+            parts = self._components
+            run = Run(
+                parts.spark, self.settings, parts.ledger, parts.log, parts.index, parts.clock, report or _silent, stop
+            )
+            return Ran(True, run.once() if once else run.until_stopped())
+
+    def plan_maintenance(self) -> "MaintenancePlan":
+        """What `maintain` would do; starts no JVM."""
+        from headwater.upkeep.maintenance import plan_maintenance
+
+        return plan_maintenance(self._components.catalog, self.settings, now=self._components.clock())
+
+    def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
+        """Compact and expire; safe beside a run."""
+        from headwater.upkeep.maintenance import apply_maintenance
+
+        plan = self.plan_maintenance()
+        with self._alone("maintain", threading.Event()):
+            done = apply_maintenance(self._components.spark, plan, report or _silent) if plan else []
+            self._components.index.optimise()
+        return done
+
+    def quarantine(self, reason: str | None = None) -> dict[str, Any]:
+        from headwater.upkeep.quarantine import list_quarantine
+
+        return list_quarantine(self._components.catalog, reason)
+
+    def retry(self, reason: str | None = None, report: Callable[[str, int], None] | None = None) -> "Retried":
+        """Derive again what is quarantined, then carry what came of it on to the index."""
+        from headwater.upkeep.quarantine import Retried, check_reason, retry
+
+        if not self.quarantine(check_reason(reason) if reason else None)["rows"]:
+            return Retried(0, 0, 0)
+        parts = self._components
+        with self._alone("run", threading.Event()):
+            tasks = parts.spark.sparkContext.defaultParallelism
+            retried = retry(parts.spark, self.settings, reason=reason, now=parts.clock(), tasks=tasks)
+        self.run(once=True, report=report)
+        return retried
+
+    def status(self) -> dict[str, Any]:
+        from headwater.upkeep.health import status
+
+        parts = self._components
+        return status(parts.catalog, parts.log, parts.index)
+
+    def trace(self, id: str) -> dict[str, Any]:
+        from headwater.upkeep.lineage import trace
+
+        parts = self._components
+        return trace(parts.catalog, parts.index, parts.raw_store, id).to_dict()
+
+    def sql(self, query: str) -> dict[str, Any]:
+        from headwater.storage.reading import run_sql
+
+        return run_sql(self._components.catalog, query)
+
+    @contextmanager
+    def _alone(self, name: str, stop: threading.Event) -> Iterator[None]:
+        from headwater.storage.holding import holding
+
+        faults.arm()
+        with holding(self._components.ledger, name, f"headwater {name}", self._components.clock, stop.set):
+            yield
+
+
+def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:
+    """Open a lake; raises NotFound where there is none, Conflict where its format is not this program's."""
+    from headwater.upkeep.format import check_format
+
+    components = Components(settings.load(Path(directory), options))
+    check_format(components.ledger)
+    return Lake(components)
+
+
+def init(directory: str | Path) -> Lake:
+    """Make a lake, or open the one that is there; starts no JVM."""
+    from headwater.storage.catalog import create_tables
+    from headwater.upkeep.format import set_format
+
+    path = Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    file = path / settings.FILE_NAME
+    if not file.exists():
+        file.write_text(NEW_LAKE, encoding="utf-8")
+    components = Components(settings.load(path))
+    create_tables(components.catalog)
+    set_format(components.ledger)
+    return open(directory)
+
+
+def _silent(*_: object) -> None:
+    pass

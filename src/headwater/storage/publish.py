@@ -1,0 +1,158 @@
+"""Publish: rows and progress in one Iceberg commit, at most once, however often a stage is killed.
+
+Spark stages the files under a `wap.id`, invisible to readers. One Java transaction then adds them to the table and sets
+the properties that say what was consumed. The properties are the truth: Spark's checkpoints and the marks on snapshots
+are hints, because both can be lost (a deleted checkpoint, an expired snapshot) while the rows stay.
+
+A second writer of the same table is refused, since the commit is validated against the snapshot it started from;
+a compaction in between adds no rows and passes.
+"""
+
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from headwater import faults
+from headwater.domain.progress import Positions, Progress
+from headwater.domain.tables import Table
+from headwater.errors import Conflict, Unavailable
+
+# The stream's thread and the stages' thread may both publish quarantine rows.
+_LOCKS: Final[defaultdict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+# What Iceberg calls the snapshot that a published one was staged as; with it, expiring the staged snapshot by any
+# tool knows that its files live on.
+_STAGED_AS: Final = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    rows: int
+    progress: Progress
+
+
+def progress_of(spark: SparkSession, table: Table) -> Progress:
+    return Progress.from_properties(dict(_load(spark, table).properties()))
+
+
+def publish(
+    spark: SparkSession,
+    table: Table,
+    rows: DataFrame | None,
+    consumed: Positions,
+    *,
+    stage: str,
+    duplicates: int = 0,
+) -> Published:
+    """Append `rows` (without `seq`; None for none) and note `consumed`, in one commit; raises Conflict if fenced."""
+    with _LOCKS[table.name]:
+        java = _load(spark, table)
+        before = Progress.from_properties(dict(java.properties()))
+        if rows is None:
+            after = before.advanced(consumed, rows=0, duplicates=duplicates)
+            if after != before:
+                _commit_properties(java, after)
+            return Published(0, after)
+        start = java.currentSnapshot()
+        staged = _stage(spark, table, rows, before.next_seq, stage)
+        faults.point(f"{stage}.staged")
+        count = int(staged.summary().get("added-records") or 0) if staged else 0
+        after = before.advanced(consumed, rows=count, duplicates=duplicates)
+        java.refresh()
+        if staged is None:
+            _commit_properties(java, after)
+        else:
+            _commit_rows(spark, java, table, start, staged, after)
+        faults.point(f"{stage}.published")
+        return Published(count, after)
+
+
+def _stage(spark: SparkSession, table: Table, rows: DataFrame, next_seq: int, stage: str) -> JavaObject | None:
+    token = f"{stage}-{uuid.uuid4().hex}"
+    order = [F.col(name) for name in table.order if name in rows.columns]
+    numbered = rows.withColumn("seq", F.row_number().over(Window.orderBy(*order)).cast("long") + F.lit(next_seq - 1))
+    spark.conf.set("spark.wap.id", token)
+    try:
+        columns = [F.col(name) for name in table.schema.names]
+        numbered.select(*columns).writeTo(f"lake.{table.name}").option("check-nullability", "false").append()
+    finally:
+        spark.conf.unset("spark.wap.id")
+    for snapshot in _each(_load(spark, table).snapshots()):
+        if snapshot.summary().get("wap.id") == token:
+            return snapshot
+    return None
+
+
+def _commit_rows(
+    spark: SparkSession, java: JavaObject, table: Table, start: JavaObject, staged: JavaObject, after: Progress
+) -> None:
+    jvm: Any = spark._jvm
+    transaction = java.newTransaction()
+    overwrite = transaction.newOverwrite()
+    for file in _each(staged.addedDataFiles(java.io())):
+        overwrite.addFile(file)
+    if start is not None:
+        overwrite.validateFromSnapshot(start.snapshotId())
+    overwrite.conflictDetectionFilter(jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue())
+    overwrite.validateNoConflictingData()
+    overwrite.set(_STAGED_AS, str(staged.snapshotId()))
+    try:
+        overwrite.commit()
+        update = transaction.updateProperties()
+        for name, value in after.to_properties().items():
+            update.set(name, value)
+        update.commit()
+        transaction.commitTransaction()
+    except Py4JJavaError as error:
+        _resolve(java, table, after, error)
+
+
+def _each(iterable: JavaObject) -> Iterator[JavaObject]:
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _commit_properties(java: JavaObject, after: Progress) -> None:
+    update = java.updateProperties()
+    for name, value in after.to_properties().items():
+        update.set(name, value)
+    update.commit()
+
+
+def _resolve(java: JavaObject, table: Table, after: Progress, error: Py4JJavaError) -> None:
+    """A commit has three outcomes; an unknown one is settled by reading the table, never by deleting files."""
+    name = error.java_exception.getClass().getSimpleName()
+    if name in {"ValidationException", "CommitFailedException"}:
+        raise Conflict(
+            f"{table.name} moved while rows were being published: another writer is at work on this lake. "
+            "Stop it, then run again; nothing was written."
+        ) from error
+    if name != "CommitStateUnknownException":
+        raise error
+    try:
+        java.refresh()
+        landed = Progress.from_properties(dict(java.properties())) == after
+    except Py4JJavaError as unreadable:
+        raise Unavailable(
+            f"It is unknown whether the commit to {table.name} landed: the catalog does not answer. "
+            "The next run finds out by reading the table; no file was deleted."
+        ) from unreadable
+    if not landed:
+        raise Unavailable(f"The commit to {table.name} did not land. Run again.") from error
+
+
+def _load(spark: SparkSession, table: Table) -> JavaObject:
+    jvm: Any = spark._jvm
+    loaded: JavaObject = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        spark._jsparkSession, f"lake.{table.name}"
+    )
+    return loaded
