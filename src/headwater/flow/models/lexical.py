@@ -67,8 +67,8 @@ def embed_texts(texts: Sequence[str]) -> npt.NDArray[np.float32]:
     if not places:
         return np.zeros((len(texts), DIMENSION), np.float32)
     rows = np.repeat(np.arange(len(texts)) * DIMENSION, lengths)
-    summed: Weights = np.bincount(rows + np.concatenate(places), np.concatenate(weights), len(texts) * DIMENSION)
-    return _unit(summed.reshape(len(texts), DIMENSION))
+    summed = np.bincount(rows + np.concatenate(places), np.concatenate(weights), len(texts) * DIMENSION)
+    return _unit(np.asarray(summed, np.float64).reshape(len(texts), DIMENSION))
 
 
 def _unit(rows: Weights) -> npt.NDArray[np.float32]:

@@ -1,0 +1,23 @@
+"""Chat: what was written, as it was written. No bytes to fetch, no model to call."""
+
+from typing import Final
+
+from headwater.domain.tables import MESSAGES
+from headwater.errors import DataFault
+from headwater.flow.derive.source import Source
+from headwater.flow.derive.step import Models, Step, StepResult, said_result
+from headwater.flow.models.inline import Inline
+
+
+def message_result(text: str | None) -> StepResult:
+    """A message's row; it needs no sandbox, because nothing is decoded."""
+    if not text or not text.strip():
+        raise DataFault("EMPTY", "The message has no text.")
+    return said_result(Inline().run([text])[0], 0.0)
+
+
+def message(source: Source, models: Models) -> StepResult:
+    return message_result(source.text)
+
+
+STEPS: Final = (Step("message", MESSAGES, message, fixed_model="inline"),)

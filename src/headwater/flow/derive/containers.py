@@ -1,0 +1,136 @@
+"""What a media file is by its own first bytes, checked here before any decoder sees it.
+
+The container is named to the decoder, so that bytes can never choose a demuxer that is not on this list.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from headwater.errors import DataFault
+from headwater.flow.derive.source import Source
+
+HEAD_BYTES: Final = 64
+# PCM, float, A-law, µ-law, extensible. The ADPCM family is left out: its decoders miscount frames.
+WAV_FORMATS: Final = {0x0001, 0x0003, 0x0006, 0x0007, 0xFFFE}
+WAV_BITS: Final = {8, 16, 24, 32, 64}
+CHANNELS_MAX: Final = 32
+RATE_MAX: Final = 768_000
+BOXES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WavHeader:
+    channels: int
+    sample_rate: int
+    bits: int
+    duration_ms: int
+
+
+def sniff(head: bytes) -> str | None:
+    """FFmpeg's name of the demuxer, or None for anything that is not on the list."""
+    if head[:4] in {b"RIFF", b"RF64"} and head[8:12] == b"WAVE":
+        return "wav"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "avi"
+    if head[4:8] in {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"}:
+        return "mov"
+    if head[:2] == b"\xff\xf1" or head[:2] == b"\xff\xf9":
+        return "aac"
+    for magic, name in ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"\x1a\x45\xdf\xa3", "matroska"), (b"ID3", "mp3")):
+        if head.startswith(magic):
+            return name
+    if len(head) > 3 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0 and head[1] & 0x18 != 0x08 and head[1] & 0x06:
+        return "mp3"
+    return None
+
+
+def container_of(source: Source, allowed: tuple[str, ...]) -> str:
+    """The demuxer for the source; raises DataFault where the header already shows that it cannot work."""
+    source.require_bytes()
+    head = source.head(HEAD_BYTES)
+    name = sniff(head)
+    if name is None and head[:4] == b"RIFF" and len(head) < 12:
+        raise DataFault("TRUNCATED", "The file ends inside its header.")
+    if name not in allowed:
+        raise DataFault("UNREADABLE", f"The first bytes, {head[:8]!r}, are not those of {source.content_type}.")
+    if name == "wav":
+        with source.open() as file:
+            check_wav(file, source.size)
+    if name == "mov":
+        with source.open() as file:
+            check_mp4(file, source.size)
+    return name
+
+
+def check_wav(file: BinaryIO, size: int) -> WavHeader:
+    """Walk the chunks up to the sound and hold each claim against the file."""
+    file.seek(12)
+    form: tuple[int, int, int, int, int] | None = None
+    while len(start := file.read(8)) == 8:
+        name, length = struct.unpack("<4sI", start)
+        if name == b"fmt ":
+            form = _wav_format(file.read(min(length, 40)), length)
+            file.seek(length - min(length, 40) + length % 2, 1)
+        elif name == b"data":
+            return _wav_sound(form, length, size - file.tell())
+        else:
+            file.seek(length + length % 2, 1)
+        if file.tell() > size:
+            raise DataFault("TRUNCATED", f"The {name!r} chunk claims {length} bytes, more than the file holds.")
+    raise DataFault("TRUNCATED" if start or form else "UNREADABLE", "The file ends before its sound begins.")
+
+
+def _wav_format(body: bytes, length: int) -> tuple[int, int, int, int, int]:
+    if len(body) < 16:
+        raise DataFault("UNREADABLE", f"The format chunk has {length} bytes; 16 are needed.")
+    form, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", body)
+    if form not in WAV_FORMATS:
+        raise DataFault("UNSUPPORTED", f"WAV format 0x{form:04x} is not taken; PCM, float, A-law and µ-law are.")
+    sound = 1 <= channels <= CHANNELS_MAX and 1 <= rate <= RATE_MAX and bits in WAV_BITS
+    if not sound or block != channels * bits // 8:
+        raise DataFault("UNREADABLE", f"It claims {channels} channels, {rate} Hz, {bits} bits, blocks of {block}.")
+    return form, channels, rate, block, bits
+
+
+def _wav_sound(form: tuple[int, int, int, int, int] | None, length: int, left: int) -> WavHeader:
+    if form is None:
+        raise DataFault("UNREADABLE", "The sound comes before its format.")
+    if length > left:
+        raise DataFault("TRUNCATED", f"The sound claims {length} bytes; the file holds {left}.")
+    _, channels, rate, block, bits = form
+    if length < block:
+        raise DataFault("EMPTY", "It holds no sound at all.")
+    return WavHeader(channels, rate, bits, length // block * 1000 // rate)
+
+
+def check_mp4(file: BinaryIO, size: int) -> None:
+    """Walk the outer boxes: the index must be there, and every box must fit."""
+    position, found = 0, False
+    for _ in range(BOXES_MAX):
+        if position >= size:
+            break
+        file.seek(position)
+        length, name = _box(file.read(16), size - position)
+        if name == b"moov" and length <= size - position:
+            found = True
+        if length > size - position:
+            if found:
+                raise DataFault("TRUNCATED", f"The {name!r} box claims {length} bytes; {size - position} are left.")
+            break
+        position += length
+    if not found:
+        raise DataFault("UNREADABLE", "The index (moov) is missing: the recording was not finished.")
+
+
+def _box(start: bytes, left: int) -> tuple[int, bytes]:
+    if len(start) < 8:
+        return left, b""  # a few stray bytes at the end harm nobody
+    length, name = struct.unpack_from(">I4s", start)
+    if length == 1 and len(start) == 16:
+        length = struct.unpack_from(">Q", start, 8)[0]
+    elif length == 0:
+        length = left
+    if length < 8:
+        raise DataFault("UNREADABLE", f"A box claims {length} bytes.")
+    return length, name

@@ -1,0 +1,134 @@
+"""Images: a screenshot, its facts and what is to be read in it."""
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from headwater.domain.locator import Segment
+from headwater.domain.tables import CAPTIONS, METADATA
+from headwater.errors import DataFault
+from headwater.flow.derive.source import Limits, Source
+from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
+from headwater.flow.models.port import Picture, Said
+
+FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
+# Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
+REFUSED: Final = {b"%!PS": "PostScript", b"SIMPLE": "FITS", b"gd2": "GD", b"8BPS": "Photoshop", b"<svg": "SVG"}
+SIDE_MAX: Final = 2_000  # pixels; the reader makes larger pictures smaller anyhow
+
+
+def probe(source: Source, models: Models) -> StepResult:
+    with _opened(source) as image:
+        width, height = image.size
+        return probed(width=width, height=height, codec=image.format.lower())
+
+
+def caption(source: Source, models: Models) -> StepResult:
+    model = models.loaded("models.caption")
+    with _opened(source) as image:
+        full = image.size
+        picture, turned = _decoded(image)
+    wide = full[::-1] if turned else full
+    started = time.perf_counter()
+    said = scaled(model.run([picture])[0], wide[0] / picture.shape[1])
+    return said_result(said, time.perf_counter() - started)
+
+
+def scaled(said: Said, factor: float) -> Said:
+    """Boxes in pixels of the picture as it was sent, not as it was read."""
+    if factor == 1:
+        return said
+    return replace(said, segments=tuple(_scaled(part, factor) for part in said.segments))
+
+
+def _scaled(part: Segment, factor: float) -> Segment:
+    if part.locator.box is None:
+        return part
+    left, top, right, bottom = part.locator.box
+    box = (left * factor, top * factor, right * factor, bottom * factor)
+    return Segment(part.text, replace(part.locator, box=box))
+
+
+def require_pixels(width: int, height: int, limits: Limits) -> None:
+    if width * height > limits.pixels:
+        raise DataFault("TOO_LARGE", f"It claims {width} × {height} pixels; limits.pixels is {limits.pixels}.")
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    """The header is read, nothing is decoded. Pillow's errors leave as DataFault."""
+    from PIL import Image, UnidentifiedImageError
+
+    source.require_bytes()
+    _prepare()
+    Image.MAX_IMAGE_PIXELS = source.limits.pixels
+    with source.open() as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(file, formats=FORMATS) as image:
+                require_pixels(*image.size, source.limits)
+                yield image
+        except Image.DecompressionBombError as error:
+            raise DataFault("TOO_LARGE", f"{error}") from error
+        except UnidentifiedImageError as error:
+            raise _unknown(source) from error
+        except (OSError, SyntaxError, ValueError, IndexError, EOFError) as error:
+            raise _damaged(error) from error
+
+
+def _decoded(image: Any) -> tuple[Picture, bool]:
+    """RGB on white, upright, at most `SIDE_MAX` wide or high; and whether it was turned by a quarter."""
+    from PIL import Image, ImageOps
+
+    image.draft("RGB", (SIDE_MAX, SIDE_MAX))
+    image.load()
+    turned = image.getexif().get(0x0112) in {5, 6, 7, 8} and image.format != "HEIF"
+    if max(image.size) > SIDE_MAX:
+        image.thumbnail((SIDE_MAX, SIDE_MAX))
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
+        alpha = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", alpha.size, "white"), alpha)
+    elif upright.mode.startswith("I;16") or upright.mode in {"I", "F"}:
+        upright = _levelled(upright)
+    return np.asarray(upright.convert("RGB")), turned
+
+
+def _levelled(image: Any) -> Any:
+    """Sixteen bits to eight; Pillow's own conversion would clip everything bright to white."""
+    from PIL import Image
+
+    values = np.asarray(image, dtype=np.float32)
+    top = float(values.max(initial=0)) or 1.0
+    return Image.fromarray((values.clip(0) * (255 / top)).astype(np.uint8))
+
+
+def _prepare() -> None:
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)
+
+
+def _unknown(source: Source) -> DataFault:
+    head = source.head(16)
+    for magic, name in REFUSED.items():
+        if head.startswith(magic):
+            return DataFault("UNSUPPORTED", f"{name} is not taken.")
+    return DataFault("UNREADABLE", f"The first bytes, {head[:8]!r}, are not those of a picture that is taken.")
+
+
+def _damaged(error: Exception) -> DataFault:
+    text = str(error).lower()
+    cut = isinstance(error, EOFError) or any(word in text for word in ("truncated", "end of file", "unexpected end"))
+    return DataFault("TRUNCATED" if cut else "UNREADABLE", f"It cannot be decoded: {error}")
+
+
+STEPS: Final = (
+    Step("probe", METADATA, probe),
+    Step("caption", CAPTIONS, caption, "models.caption"),
+)

@@ -1,0 +1,162 @@
+"""Video: a recording of a screen, its facts, what was said in it and what was to be read.
+
+Key frames are read, at most `limits.frames`, spread over the whole video, and a frame that looks like the one before
+is passed over.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from headwater.domain.locator import Segment
+from headwater.domain.tables import CAPTIONS, METADATA, TRANSCRIPTS
+from headwater.errors import DataFault
+from headwater.flow.derive.containers import container_of
+from headwater.flow.derive.decoding import VIDEO_CONTAINERS, duration_of, opened, sound_blocks
+from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
+from headwater.flow.derive.source import Source
+from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
+from headwater.flow.models.language import tell_language
+from headwater.flow.models.port import Picture, Said, Sound
+
+FRAME_SECONDS: Final = 2.0
+WHOLE_SECONDS: Final = 120  # up to here every frame is decoded; beyond, only those that stand alone
+SPARSE_SECONDS: Final = 30  # fewer key frames than one in this time: decode everything after all
+THUMB_SIDE: Final = 64
+SAME_LEVELS: Final = 0.6  # mean difference of grey levels below which two frames look alike
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFrame:
+    frame_ms: int
+    picture: Picture
+    scale: float
+
+
+def probe(source: Source, models: Models) -> StepResult:
+    with opened(source, container_of(source, VIDEO_CONTAINERS)) as media:
+        stream = _stream(source, media)
+        duration_ms = duration_of(media, None)
+        source.allow_media(duration_ms)
+        sound = media.streams.audio[0].codec_context if media.streams.audio else None
+        context = stream.codec_context
+        return probed(
+            duration_ms=duration_ms,
+            width=context.width,
+            height=context.height,
+            channels=sound.channels if sound else None,
+            sample_rate=sound.sample_rate if sound else None,
+            codec=context.name,
+        )
+
+
+def transcribe(source: Source, models: Models) -> StepResult | None:
+    container = container_of(source, VIDEO_CONTAINERS)
+    with opened(source, container) as media:
+        if not media.streams.audio:
+            return None
+        model = models.loaded("models.transcribe")
+        stream = media.streams.audio[0]
+        duration_ms = duration_of(media, stream)
+        source.allow_media(duration_ms)
+        started = time.perf_counter()
+        said = model.run([Sound(sound_blocks(source, media, stream, container), duration_ms)])[0]
+        return said_result(said, time.perf_counter() - started)
+
+
+def caption(source: Source, models: Models) -> StepResult:
+    model = models.loaded("models.caption")
+    started = time.perf_counter()
+    read = [(frame, scaled(model.run([frame.picture])[0], frame.scale)) for frame in key_frames(source)]
+    return said_result(_together(read), time.perf_counter() - started)
+
+
+def key_frames(source: Source) -> Iterator[KeyFrame]:
+    """Frames that differ, oldest first."""
+    container = container_of(source, VIDEO_CONTAINERS)
+    seconds = _seconds(source, container)
+    keys_only = seconds > WHOLE_SECONDS and _key_count(source, container) > seconds / SPARSE_SECONDS
+    interval_ms = int(max(FRAME_SECONDS, seconds / source.limits.frames) * 1000)
+    last: Any = None
+    count, next_ms = 0, 0
+    with opened(source, container) as media:
+        for frame_ms, frame in _timed(source, media, keys_only=keys_only):
+            if frame_ms < next_ms or count >= source.limits.frames:
+                continue
+            next_ms = frame_ms - frame_ms % interval_ms + interval_ms
+            thumb = frame.to_ndarray(format="gray", width=THUMB_SIDE, height=THUMB_SIDE).astype(np.float32)
+            if last is not None and float(np.abs(thumb - last).mean()) < SAME_LEVELS:
+                continue
+            last, count = thumb, count + 1
+            yield _key_frame(frame_ms, frame)
+    if last is None:
+        raise DataFault("UNREADABLE", "No frame of it can be decoded.")
+
+
+def _key_frame(frame_ms: int, frame: Any) -> KeyFrame:
+    factor = max(1.0, max(frame.width, frame.height) / SIDE_MAX)
+    width, height = max(1, int(frame.width / factor)), max(1, int(frame.height / factor))
+    picture = frame.to_ndarray(format="rgb24", width=width, height=height)
+    return KeyFrame(frame_ms, picture, frame.width / width)
+
+
+def _timed(source: Source, media: Any, *, keys_only: bool) -> Iterator[tuple[int, Any]]:
+    from av.error import InvalidDataError
+
+    stream = _stream(source, media)
+    stream.codec_context.thread_count = 1
+    stream.codec_context.skip_frame = "NONKEY" if keys_only else "DEFAULT"
+    first: float | None = None
+    for packet in media.demux(stream):
+        try:
+            for frame in packet.decode():
+                require_pixels(frame.width, frame.height, source.limits)
+                moment = frame.time or 0.0
+                first = moment if first is None else first
+                yield max(0, int((moment - first) * 1000)), frame
+        except InvalidDataError:
+            continue
+
+
+def _seconds(source: Source, container: str) -> float:
+    with opened(source, container) as media:
+        _stream(source, media)
+        duration_ms = duration_of(media, None)
+        source.allow_media(duration_ms)
+        return (duration_ms or 0) / 1000
+
+
+def _key_count(source: Source, container: str) -> int:
+    with opened(source, container) as media:
+        return sum(1 for packet in media.demux(_stream(source, media)) if packet.is_keyframe)
+
+
+def _stream(source: Source, media: Any) -> Any:
+    if not media.streams.video:
+        raise DataFault("UNREADABLE", "It holds no pictures.")
+    stream = media.streams.video[0]
+    require_pixels(stream.codec_context.width, stream.codec_context.height, source.limits)
+    return stream
+
+
+def _together(read: list[tuple[KeyFrame, Said]]) -> Said:
+    """All frames as one: a line that still stands on the next frame is said once."""
+    segments: list[Segment] = []
+    standing: set[str] = set()
+    for frame, said in read:
+        fresh = [part for part in said.segments if part.text not in standing]
+        segments += [Segment(part.text, replace(part.locator, frame_ms=frame.frame_ms)) for part in fresh]
+        standing = {part.text for part in said.segments}
+    text = "\n".join(part.text for part in segments)
+    scores = [said.confidence for _, said in read if said.confidence is not None]
+    return Said(text, tell_language(text), sum(scores) / len(scores) if scores else None, tuple(segments))
+
+
+STEPS: Final = (
+    Step("probe", METADATA, probe),
+    Step("transcribe", TRANSCRIPTS, transcribe, "models.transcribe"),
+    Step("caption", CAPTIONS, caption, "models.caption"),
+)
