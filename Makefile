@@ -1,0 +1,34 @@
+# Headwater: every task of a clone. Each target sets up what it needs; nothing else has to be typed.
+
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench soak clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install everything into .venv, fetch the jars, record Spark's classes (once)
+	@$(PYTHON) scripts/setup
+
+demo: setup ## Run the main job end to end on real media, in about a minute
+	@$(BIN)/headwater demo
+
+test: check ## Check, then run every test
+	@$(BIN)/pytest -m "not soak"
+
+check: setup ## Lint, format, types (strict) and import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --cache-dir .cache/imports
+
+bench: setup ## Measure the framework's own cost beside plain Python (minutes)
+	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+soak: setup ## The same promises for longer: every fault, hundreds of kills (hours)
+	@$(BIN)/pytest -m "soak"
+
+clean: ## Remove what set-up and the tools made in this clone; lakes and the user's cache stay
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/headwater.egg-info
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
