@@ -12,7 +12,7 @@ from sample_rows import NOON, rows
 
 from headwater import settings as settings_module
 from headwater.domain import tables
-from headwater.errors import InvalidRequest
+from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
 from headwater.storage import lance_index
 from headwater.storage.vector_index import Filter, Vector, VectorIndex, open_index
@@ -145,7 +145,8 @@ def test_vectors_of_two_fingerprints_never_meet(index: VectorIndex) -> None:
     index.upsert(embeddings(3))
     index.upsert(embeddings(3, first=10, fingerprint="0ther"))
     assert {entry.chunk_id for entry in index.search("0ther", vectors(3)[0], 9)} == {"c10", "c11", "c12"}
-    assert index.search("unknown", vectors(3)[0], 9) == []
+    with pytest.raises(Conflict, match="none of unknown"):
+        index.search("unknown", vectors(3)[0], 9)
 
 
 def test_a_vector_of_another_length_is_refused(index: VectorIndex) -> None:

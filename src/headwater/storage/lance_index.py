@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headwater.domain.locator import LOCATOR_TYPE
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.tables import TIMESTAMP, VECTOR_DIMENSION
-from headwater.errors import HeadwaterError, InvalidRequest, Unavailable
+from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
 from headwater.storage.vector_index import ANYTHING, Entry, Filter, Vector
 
@@ -79,6 +79,7 @@ class LanceIndex:
         with _translated(self._uri):
             table = self._table(fingerprint)
             if table is None:
+                self._refuse_if_others(fingerprint)
                 return []
             return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
 
@@ -161,6 +162,12 @@ class LanceIndex:
             self._tables[fingerprint] = self._database.open_table(_PREFIX + fingerprint)
         return self._tables[fingerprint]
 
+    def _refuse_if_others(self, fingerprint: str) -> None:
+        """Vectors of two models are never compared: their numbers mean different things."""
+        if others := self._all_tables():
+            held = ", ".join(table.name.removeprefix(_PREFIX) for table in others)
+            raise Conflict(f"The index holds vectors of {held}, none of {fingerprint}. Embed anew with: headwater run")
+
     def _create(self, fingerprint: str) -> "Table":
         if not fingerprint.isalnum():
             raise InvalidRequest(f"A fingerprint is letters and digits, not {fingerprint!r}.")
@@ -196,6 +203,8 @@ def _to_entries(rows: pa.Table) -> pa.Table:
 
 
 def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
+    if len(probe) != VECTOR_DIMENSION:
+        raise InvalidRequest(f"The index takes vectors of {VECTOR_DIMENSION} numbers, not {len(probe)}.")
     query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
     query = query.distance_type("cosine")
     # Too few results behind a narrow filter: go on to the other partitions.
