@@ -1,0 +1,192 @@
+"""Ledger: the small facts that must be agreed on: the lake's format, leases, who was first, and the journal of runs.
+
+A SQLite file in WAL mode, synced at each commit: a claim that was answered survives a power cut. Statements keep to
+what Postgres understands too, and no transaction is held across other I/O.
+Twice is once: every method but `start_run` may be called again with the same arguments and changes nothing more.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.clock import parse_time, to_text
+from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.storage.lease import Lease, Process
+from headwater.storage.sqlite_database import SqliteDatabase
+
+First = tuple[str, int, int]  # content hash, partition, offset
+KEYS_PER_QUERY: Final = 5_000  # SQLite takes 32,766 values in one statement
+
+_SCHEMA: Final = (
+    "create table if not exists lake (name text primary key, value text not null)",
+    """create table if not exists leases (
+        name text primary key, epoch bigint not null, held integer not null, owner text not null,
+        pid bigint not null, started text not null, host text not null, place text not null,
+        since text not null, renewed_at text not null, ttl_seconds double precision not null)""",
+    """create table if not exists first_seen (
+        kind text not null, key text not null, content_hash text not null,
+        log_partition integer not null, log_offset bigint not null, primary key (kind, key))""",
+    "create index if not exists first_seen_position on first_seen (log_partition, log_offset)",
+    """create table if not exists runs (
+        id integer primary key, kind text not null, started_at text not null, finished_at text,
+        outcome text, detail text not null)""",
+)
+_LEASE_COLUMNS: Final = "name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A line of the journal; without an outcome it is still running, or died."""
+
+    id: int
+    kind: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str | None
+    detail: Mapping[str, Any]
+
+
+class Ledger:
+    def __init__(self, file: Path) -> None:
+        self._database = SqliteDatabase(file)
+        with self._database.transaction() as run:
+            for statement in _SCHEMA:
+                run(statement)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def fact(self, name: str) -> str | None:
+        rows = self._database.query("select value from lake where name = ?", (name,))
+        return str(rows[0][0]) if rows else None
+
+    def set_fact(self, name: str, value: str) -> None:
+        with self._database.transaction() as run:
+            run("insert into lake values (?, ?) on conflict (name) do update set value = excluded.value", (name, value))
+
+    def acquire_lease(self, name: str, owner: str, ttl_seconds: float, now: datetime) -> Lease:
+        """Conflict names who holds it. A holder that was killed on this machine, or fell silent, is succeeded."""
+        with self._database.transaction() as run:
+            rows = run(f"select held, {_LEASE_COLUMNS} from leases where name = ?", (name,))
+            before = _lease(rows[0][1:]) if rows else None
+            if before and rows[0][0] and before.is_live(now):
+                raise Conflict(_held_by(before))
+            epoch = before.epoch + 1 if before else 1
+            lease = Lease(name, epoch, owner, Process.this(), now, now, ttl_seconds)
+            run("delete from leases where name = ?", (name,))
+            run(f"insert into leases (held, {_LEASE_COLUMNS}) values (1{', ?' * 10})", _lease_row(lease))
+        return lease
+
+    def heartbeat(self, lease: Lease, now: datetime) -> None:
+        """Conflict where somebody else has taken over: stop, and write nothing more."""
+        with self._database.transaction() as run:
+            held = run("select 1 from leases where name = ? and epoch = ? and held = 1", (lease.name, lease.epoch))
+            if not held:
+                raise Conflict(
+                    f"The lease {lease.name} was lost to another process while this one was silent. Start again."
+                )
+            run("update leases set renewed_at = ? where name = ?", (to_text(now), lease.name))
+
+    def release(self, lease: Lease) -> None:
+        """The row stays, for its epoch."""
+        with self._database.transaction() as run:
+            run("update leases set held = 0 where name = ? and epoch = ?", (lease.name, lease.epoch))
+
+    def holder(self, name: str, now: datetime) -> Lease | None:
+        rows = self._database.query(f"select {_LEASE_COLUMNS} from leases where name = ? and held = 1", (name,))
+        lease = _lease(rows[0]) if rows else None
+        return lease if lease and lease.is_live(now) else None
+
+    def claim_first(self, kind: str, rows: Sequence[tuple[str, str, int, int]]) -> dict[str, First]:
+        """Claim (key, content hash, partition, offset) for whoever is first; returns who is, for each key.
+
+        `kind` keeps spaces of keys apart: "event", "object".
+        """
+        ordered = sorted(rows, key=lambda row: row[2:])
+        keys = sorted({row[0] for row in rows})
+        firsts: dict[str, First] = {}
+        with self._database.transaction() as run:
+            self._database.run_many(
+                "insert into first_seen (kind, key, content_hash, log_partition, log_offset) values (?, ?, ?, ?, ?) "
+                "on conflict (kind, key) do nothing",
+                ((kind, *row) for row in ordered),
+            )
+            for some in _batches(keys, KEYS_PER_QUERY):
+                marks = ", ".join("?" * len(some))
+                found = run(
+                    "select key, content_hash, log_partition, log_offset from first_seen "
+                    f"where kind = ? and key in ({marks})",
+                    (kind, *some),
+                )
+                firsts.update((key, tuple(first)) for key, *first in found)
+        return firsts
+
+    def forget_claims_from(self, partition: int, offset: int) -> int:
+        """Drop what was claimed at or beyond a position but never committed; returns how many."""
+        with self._database.transaction() as run:
+            where = "where log_partition = ? and log_offset >= ?"
+            ((count,),) = run(f"select count(*) from first_seen {where}", (partition, offset))
+            run(f"delete from first_seen {where}", (partition, offset))
+        return int(count)
+
+    def start_run(self, kind: str, now: datetime, detail: Mapping[str, Any] | None = None) -> int:
+        with self._database.transaction() as run:
+            row = (kind, to_text(now), json.dumps(detail or {}))
+            ((run_id,),) = run("insert into runs (kind, started_at, detail) values (?, ?, ?) returning id", row)
+        return int(run_id)
+
+    def finish_run(self, run_id: int, outcome: str, now: datetime, detail: Mapping[str, Any] | None = None) -> None:
+        """`detail` is added to what the run was started with."""
+        with self._database.transaction() as run:
+            rows = run("select detail from runs where id = ?", (run_id,))
+            if not rows:
+                raise NotFound(f"The journal knows no run {run_id}. See headwater status.")
+            merged = json.dumps({**json.loads(rows[0][0]), **(detail or {})})
+            run(
+                "update runs set outcome = ?, finished_at = ?, detail = ? where id = ?",
+                (outcome, to_text(now), merged, run_id),
+            )
+
+    def runs(self, limit: int) -> list[Run]:
+        """The latest first."""
+        rows = self._database.query(
+            "select id, kind, started_at, finished_at, outcome, detail from runs order by id desc limit ?", (limit,)
+        )
+        return [
+            Run(number, kind, parse_time(start), parse_time(end) if end else None, outcome, json.loads(detail))
+            for number, kind, start, end, outcome, detail in rows
+        ]
+
+
+def open_ledger(uri: str) -> Ledger:
+    scheme, separator, rest = uri.partition(":///")
+    if separator and scheme == "sqlite":
+        return Ledger(Path(rest))
+    raise InvalidRequest(f"ledger.uri is {uri.partition('@')[2] or uri}, which is not known here. Use sqlite:///file.")
+
+
+def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
+
+
+def _lease(row: Sequence[Any]) -> Lease:
+    name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds = row
+    process = Process(pid, started, host, place)
+    return Lease(name, epoch, owner, process, parse_time(since), parse_time(renewed_at), ttl_seconds)
+
+
+def _lease_row(lease: Lease) -> tuple[Any, ...]:
+    holder = lease.process
+    times = to_text(lease.since), to_text(lease.renewed_at), lease.ttl_seconds
+    return lease.name, lease.epoch, lease.owner, holder.pid, holder.started, holder.host, holder.place, *times
+
+
+def _held_by(lease: Lease) -> str:
+    return (
+        f"{lease.owner} is already at work on this lake: process {lease.process.pid} on {lease.process.host}, "
+        f"since {to_text(lease.since)}. Stop it, or let it finish."
+    )

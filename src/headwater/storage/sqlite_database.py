@@ -1,0 +1,70 @@
+"""One SQLite file, spoken to by threads and processes: short transactions, a patient lock, errors translated.
+
+The seam at which a Postgres twin would stand: `query`, `transaction`, `run_many`, `close`.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final
+
+from headwater.errors import DataFault, HeadwaterError, Unavailable
+
+BUSY_SECONDS: Final = 30.0  # four writers at once wait for seconds; a few more are no reason to fail
+Row = tuple[Any, ...]
+Execute = Callable[..., list[Row]]
+
+
+class SqliteDatabase:
+    """Synced at each commit: what was answered survives a power cut."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = RLock()
+        with self._translated():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Streaming batches arrive on threads of their own; the lock above keeps them apart.
+            self._connection = sqlite3.connect(file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._connection.execute("pragma journal_mode = wal")
+            self._connection.execute("pragma synchronous = full")
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._lock, self._translated():
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
+        """All or nothing; takes the write lock at once, so that what was read still holds when it writes."""
+        with self._lock, self._translated():
+            self._connection.execute("begin immediate")
+            try:
+                yield lambda statement, values=(): self._connection.execute(statement, values).fetchall()
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.execute("commit")
+
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Within a transaction."""
+        self._connection.executemany(statement, rows)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The one place where SQLite's errors become ours."""
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            raise Unavailable(
+                f"{self._file} failed: {error}. Check the disk and who else uses it, then try again."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> HeadwaterError:
+        return DataFault("CORRUPT", f"{self._file} is not a sound SQLite file: {error}. Restore it from a backup.")
