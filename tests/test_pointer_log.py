@@ -55,7 +55,7 @@ def test_what_was_published_is_read_back_in_order_by_another_process_s_view(log:
     other = _open(log.directory)
     lines = other.read(0, 0, 10)
     assert [line.offset for line in lines] == [0, 1, 2]
-    assert [Event.from_dict(json.loads(line.value)) for line in lines][0] == _event(0)
+    assert Event.from_dict(json.loads(lines[0].value)) == _event(0)
     assert json.loads(lines[2].value)["text"] == 'quotes " and \u2028 and \n newlines \r 😀'
     assert lines[0].published_at == START
     assert other.end() == {0: 3}

@@ -13,10 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import obstore
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
