@@ -207,6 +207,12 @@ def _quiet() -> None:
     for logger in (logging.getLogger("py4j"), *theirs):
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
+    # An interrupted call is logged by py4j on the root logger.
+    logging.getLogger().addFilter(_not_py4j)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager

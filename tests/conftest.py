@@ -1,0 +1,40 @@
+"""Fixtures that more than one file needs: a lake's settings, and a Spark whose engine is started once for all tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headwater.settings import Settings, resolve
+from headwater.storage.spark import start_spark, stop_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def lake_settings(directory: Path, **options: str | float) -> Settings:
+    directory.mkdir(parents=True, exist_ok=True)
+    return resolve(directory, {}, options, {})
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Defaults, on a directory of this test alone."""
+    return lake_settings(tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Holds a session so that the JVM outlives each test's own."""
+    session = start_spark(lake_settings(tmp_path_factory.mktemp("engine")))
+    yield
+    stop_spark(session)
+
+
+@pytest.fixture
+def spark(engine: None, settings: Settings) -> Iterator["SparkSession"]:
+    """A session on this test's lake."""
+    session = start_spark(settings)
+    yield session
+    stop_spark(session)
