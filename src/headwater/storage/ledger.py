@@ -105,14 +105,15 @@ class Ledger:
 
         `kind` keeps spaces of keys apart: "event", "object".
         """
-        ordered = sorted(rows, key=lambda row: row[2:])
-        keys = sorted({row[0] for row in rows})
+        earliest = {row[0]: row for row in sorted(rows, key=lambda row: row[2:], reverse=True)}
+        # In the order of the keys: neighbours share pages, so the cost stays flat as the table grows.
+        keys = sorted(earliest)
         firsts: dict[str, First] = {}
         with self._database.transaction() as run:
             self._database.run_many(
                 "insert into first_seen (kind, key, content_hash, log_partition, log_offset) values (?, ?, ?, ?, ?) "
                 "on conflict (kind, key) do nothing",
-                ((kind, *row) for row in ordered),
+                ((kind, *earliest[key]) for key in keys),
             )
             for some in _batches(keys, KEYS_PER_QUERY):
                 marks = ", ".join("?" * len(some))
