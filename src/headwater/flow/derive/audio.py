@@ -1,11 +1,12 @@
 """Audio: a call, its facts and what was said in it."""
 
 import time
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 from headwater.domain.tables import METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
-from headwater.flow.derive.containers import container_of
+from headwater.flow.derive.containers import container_of, wav_header
 from headwater.flow.derive.decoding import AUDIO_CONTAINERS, duration_of, opened, sound_blocks
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
@@ -13,10 +14,13 @@ from headwater.flow.models.port import Sound
 
 
 def probe(source: Source, models: Models) -> StepResult:
-    with opened(source, container_of(source, AUDIO_CONTAINERS)) as media:
-        if not media.streams.audio:
-            raise DataFault("UNREADABLE", "It holds no sound track.")
-        stream = media.streams.audio[0]
+    container = container_of(source, AUDIO_CONTAINERS)
+    if container == "wav":  # our own reading of the header is a hundred times as fast as a demuxer's
+        header = wav_header(source)
+        source.allow_media(header.duration_ms)
+        return probed(**asdict(header))
+    with opened(source, container) as media:
+        stream = _sound_track(media)
         duration_ms = duration_of(media, stream)
         source.allow_media(duration_ms)
         context = stream.codec_context
@@ -31,14 +35,18 @@ def transcribe(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.transcribe")
     container = container_of(source, AUDIO_CONTAINERS)
     with opened(source, container) as media:
-        if not media.streams.audio:
-            raise DataFault("UNREADABLE", "It holds no sound track.")
-        stream = media.streams.audio[0]
+        stream = _sound_track(media)
         duration_ms = duration_of(media, stream)
         source.allow_media(duration_ms)
         started = time.perf_counter()
         said = model.run([Sound(sound_blocks(source, media, stream, container), duration_ms)])[0]
         return said_result(said, time.perf_counter() - started)
+
+
+def _sound_track(media: Any) -> Any:
+    if not media.streams.audio:
+        raise DataFault("UNREADABLE", "It holds no sound track.")
+    return media.streams.audio[0]
 
 
 STEPS: Final = (

@@ -11,9 +11,18 @@ from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
 
 HEAD_BYTES: Final = 64
-# PCM, float, A-law, µ-law, extensible. The ADPCM family is left out: its decoders miscount frames.
-WAV_FORMATS: Final = {0x0001, 0x0003, 0x0006, 0x0007, 0xFFFE}
-WAV_BITS: Final = {8, 16, 24, 32, 64}
+# PCM, float, A-law, µ-law. The ADPCM family is left out: its decoders miscount frames.
+WAV_EXTENSIBLE: Final = 0xFFFE
+WAV_CODECS: Final = {
+    (1, 8): "pcm_u8",
+    (1, 16): "pcm_s16le",
+    (1, 24): "pcm_s24le",
+    (1, 32): "pcm_s32le",
+    (3, 32): "pcm_f32le",
+    (3, 64): "pcm_f64le",
+    (6, 8): "pcm_alaw",
+    (7, 8): "pcm_mulaw",
+}
 CHANNELS_MAX: Final = 32
 RATE_MAX: Final = 768_000
 BOXES_MAX: Final = 10_000
@@ -23,7 +32,7 @@ BOXES_MAX: Final = 10_000
 class WavHeader:
     channels: int
     sample_rate: int
-    bits: int
+    codec: str
     duration_ms: int
 
 
@@ -55,53 +64,67 @@ def container_of(source: Source, allowed: tuple[str, ...]) -> str:
     if name not in allowed:
         raise DataFault("UNREADABLE", f"The first bytes, {head[:8]!r}, are not those of {source.content_type}.")
     if name == "wav":
-        with source.open() as file:
-            check_wav(file, source.size)
+        wav_header(source)
     if name == "mov":
         with source.open() as file:
             check_mp4(file, source.size)
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class _WavFormat:
+    channels: int
+    sample_rate: int
+    codec: str
+    block: int
+
+
+def wav_header(source: Source) -> WavHeader:
+    with source.open() as file:
+        return check_wav(file, source.size)
+
+
 def check_wav(file: BinaryIO, size: int) -> WavHeader:
     """Walk the chunks up to the sound and hold each claim against the file."""
     file.seek(12)
-    form: tuple[int, int, int, int, int] | None = None
+    form: _WavFormat | None = None
     while len(start := file.read(8)) == 8:
         name, length = struct.unpack("<4sI", start)
-        if name == b"fmt ":
-            form = _wav_format(file.read(min(length, 40)), length)
-            file.seek(length - min(length, 40) + length % 2, 1)
-        elif name == b"data":
+        if name == b"data":
             return _wav_sound(form, length, size - file.tell())
-        else:
-            file.seek(length + length % 2, 1)
-        if file.tell() > size:
+        end = file.tell() + length + length % 2
+        if name == b"fmt ":
+            form = _wav_format(file.read(min(length, 40)))
+        if end > size:
             raise DataFault("TRUNCATED", f"The {name!r} chunk claims {length} bytes, more than the file holds.")
+        file.seek(end)
     raise DataFault("TRUNCATED" if start or form else "UNREADABLE", "The file ends before its sound begins.")
 
 
-def _wav_format(body: bytes, length: int) -> tuple[int, int, int, int, int]:
+def _wav_format(body: bytes) -> _WavFormat:
     if len(body) < 16:
-        raise DataFault("UNREADABLE", f"The format chunk has {length} bytes; 16 are needed.")
+        raise DataFault("UNREADABLE", f"The format chunk has {len(body)} bytes; 16 are needed.")
     form, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", body)
-    if form not in WAV_FORMATS:
-        raise DataFault("UNSUPPORTED", f"WAV format 0x{form:04x} is not taken; PCM, float, A-law and µ-law are.")
-    sound = 1 <= channels <= CHANNELS_MAX and 1 <= rate <= RATE_MAX and bits in WAV_BITS
-    if not sound or block != channels * bits // 8:
-        raise DataFault("UNREADABLE", f"It claims {channels} channels, {rate} Hz, {bits} bits, blocks of {block}.")
-    return form, channels, rate, block, bits
+    if form == WAV_EXTENSIBLE and len(body) >= 26:
+        form = struct.unpack_from("<H", body, 24)[0]
+    if not 1 <= channels <= CHANNELS_MAX or not 1 <= rate <= RATE_MAX:
+        raise DataFault("UNREADABLE", f"It claims {channels} channels at {rate} Hz.")
+    codec = WAV_CODECS.get((form, bits))
+    if codec is None:
+        raise DataFault("UNSUPPORTED", f"WAV format 0x{form:04x} with {bits} bits is not taken.")
+    if block != channels * bits // 8:
+        raise DataFault("UNREADABLE", f"It claims {channels} channels of {bits} bits in blocks of {block} bytes.")
+    return _WavFormat(channels, rate, codec, block)
 
 
-def _wav_sound(form: tuple[int, int, int, int, int] | None, length: int, left: int) -> WavHeader:
+def _wav_sound(form: _WavFormat | None, length: int, left: int) -> WavHeader:
     if form is None:
         raise DataFault("UNREADABLE", "The sound comes before its format.")
     if length > left:
         raise DataFault("TRUNCATED", f"The sound claims {length} bytes; the file holds {left}.")
-    _, channels, rate, block, bits = form
-    if length < block:
+    if length < form.block:
         raise DataFault("EMPTY", "It holds no sound at all.")
-    return WavHeader(channels, rate, bits, length // block * 1000 // rate)
+    return WavHeader(form.channels, form.sample_rate, form.codec, length // form.block * 1000 // form.sample_rate)
 
 
 def check_mp4(file: BinaryIO, size: int) -> None:

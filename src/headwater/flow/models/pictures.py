@@ -54,7 +54,7 @@ class RapidOcr:
         cv2.setNumThreads(1)
         self._reader = RapidOCR(det_limit_side_len=DETECT_SIDE, rec_batch_num=1)
         # The library turns onnxruntime's memory arena off and pads lines into batches; this takes half the time.
-        self._reader.text_det.infer.session = _session("ch_PP-OCRv4_det_infer.onnx")
+        self._reader.text_det.infer.session = _Returning(_session("ch_PP-OCRv4_det_infer.onnx"))
         self._reader.text_rec.session.session = _session("ch_PP-OCRv4_rec_infer.onnx")
 
     def run(self, batch: Sequence[Picture]) -> list[Said]:
@@ -68,6 +68,23 @@ class RapidOcr:
         confidence = sum(score for _, _, score in ordered) / len(ordered) if ordered else None
         segments = tuple(Segment(line, Locator(box=box)) for box, line, _ in ordered)
         return Said(text, tell_language(text), confidence, segments)
+
+
+class _Returning:
+    """A session that gives its memory back after each run: one large picture would keep a gigabyte for ever."""
+
+    def __init__(self, session: Any) -> None:
+        from onnxruntime import RunOptions
+
+        self._session = session
+        self._options = RunOptions()
+        self._options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+
+    def run(self, names: Any, inputs: Any) -> Any:
+        return self._session.run(names, inputs, self._options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
 
 
 def _session(name: str) -> Any:

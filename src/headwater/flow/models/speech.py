@@ -1,4 +1,4 @@
-"""Speech to text by PocketSphinx: real, small, on a CPU, English, and it misses many words; so its confidence is carried.
+"""Speech to text by PocketSphinx: real, small, English. It misses many words, so its confidence is carried.
 
 Sound is heard in utterances of a few seconds, cut where it is quietest, so that an hour takes the memory of a minute.
 """
