@@ -166,6 +166,14 @@ def test_many_files_give_one_result_each_in_order_and_a_bad_one_costs_only_itsel
     assert len(_events(log)) == 2
 
 
+def test_of_files_with_one_name_the_first_is_kept(raw: DirectoryRawStore, log: DirectoryLog, inbox: Path) -> None:
+    for number in range(20):
+        _file(inbox, f"{number:02}/call.wav", b"%d" % number * 100_000)
+    results = list(land_many(raw, log, [inbox], "acme"))
+    assert [result.status for result in results] == ["stored"] + ["failed"] * 19
+    assert b"".join(raw.chunks("audio/acme/2026-01-31/call.wav"))[:1] == b"0"
+
+
 class _CountingLog(DirectoryLog):
     publishes = 0
 
@@ -193,17 +201,17 @@ def test_a_slow_stream_of_files_does_not_wait_for_a_full_batch(
     raw: DirectoryRawStore, tmp_path: Path, inbox: Path
 ) -> None:
     log = _CountingLog(tmp_path / "log", 48)
-    for number in range(4):
+    for number in range(40):
         _file(inbox, f"{number}.wav", b"%d" % number)
-    ticks = iter(AT + timedelta(seconds=0.6 * tick) for tick in range(100))
-    assert len(list(land_many(raw, log, [inbox], "acme", clock=lambda: next(ticks)))) == 4
-    assert log.publishes == 2
+    ticks = iter(AT + timedelta(seconds=0.6 * tick) for tick in range(1000))
+    assert len(list(land_many(raw, log, [inbox], "acme", clock=lambda: next(ticks)))) == 40
+    assert log.publishes > 5
 
 
 def test_a_caller_that_stops_listening_leaves_no_orphans(
     raw: DirectoryRawStore, log: DirectoryLog, inbox: Path
 ) -> None:
-    for number in range(5):
+    for number in range(40):
         _file(inbox, f"{number}.wav", b"%d" % number)
     ticks = iter(AT + timedelta(seconds=0.6 * tick) for tick in range(100))
     results = land_many(raw, log, [inbox], "acme", clock=lambda: next(ticks))

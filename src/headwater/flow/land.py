@@ -11,7 +11,9 @@ import hashlib
 import os
 import stat
 import uuid
+from collections import deque
 from collections.abc import Container, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from glob import has_magic, iglob
@@ -31,7 +33,8 @@ from headwater.storage.raw_store import ObjectStat, RawStore
 
 TEXT_BYTES_MAX: Final = 256 << 10  # an event must fit a log message; Kafka's default is 1 MB, JSON may double a text
 BATCH_EVENTS: Final = 256
-BATCH_SECONDS: Final = 1.0  # the longest that a file which is stored waits for its event
+BATCH_SECONDS: Final = 1.0  # about the longest that a file which is stored waits for its event
+WRITERS: Final = 8  # storing is mostly waiting for the disk to sync, and a disk syncs several files at once
 
 Status = Literal["stored", "already there", "failed"]
 
@@ -101,15 +104,19 @@ def land_many(
     """One result for each file, in order; events are published in batches, and no result comes before its event."""
     paths = _only_one(patterns) if event_id else expand(patterns)
     batch = _Batch(log, clock)
-    try:
-        for path in paths:
-            batch.add(_attempt(raw, path, customer, event_id, at))
-            if batch.is_due():
-                yield from batch.publish()
-        yield from batch.publish()
-    finally:
-        # The caller stopped listening, or was interrupted: what is stored is still announced.
-        batch.publish()
+    with ThreadPoolExecutor(WRITERS, "land") as pool:
+        try:
+            for path in paths:
+                batch.make_room(path.name)
+                batch.storing.append((path.name, pool.submit(_attempt, raw, path, customer, event_id, at)))
+                if batch.is_due():
+                    yield from batch.publish()
+            batch.settle_all()
+            yield from batch.publish()
+        finally:
+            # The caller stopped listening, or was interrupted: what is stored is still announced.
+            batch.settle_all()
+            batch.publish()
 
 
 def expand(patterns: Iterable[str | Path]) -> Iterator[Path]:
@@ -132,16 +139,29 @@ def find_orphans(raw: RawStore, known: Container[str], *, stored_before: datetim
 
 @dataclass(slots=True)
 class _Batch:
-    """Stored but not yet announced, and failures that wait their turn among them."""
+    """Files on their way, in order: first being stored, then waiting to be announced together."""
 
     log: PointerLog
     clock: Clock
+    storing: deque[tuple[str, Future[Landed]]] = field(default_factory=deque)
     waiting: list[Landed] = field(default_factory=list)
     since: datetime | None = None
 
-    def add(self, landed: Landed) -> None:
+    def make_room(self, name: str) -> None:
+        """Of two files with one name the first is to win, so the second waits until it is stored."""
+        while self.storing and (
+            len(self.storing) >= WRITERS or self.storing[0][1].done() or any(name == other for other, _ in self.storing)
+        ):
+            self._settle()
+
+    def settle_all(self) -> None:
+        while self.storing:
+            self._settle()
+
+    def _settle(self) -> None:
+        _, landed = self.storing.popleft()
+        self.waiting.append(landed.result())
         self.since = self.since or self.clock()
-        self.waiting.append(landed)
 
     def is_due(self) -> bool:
         waited = self.clock() - self.since if self.since else timedelta()
