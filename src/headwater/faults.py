@@ -12,6 +12,8 @@ POINTS = (
     "land.stored",
     "log.written",
     "bronze.keyed",
+    "quarantine.staged",
+    "quarantine.published",
     "bronze.quarantined",
     "bronze.staged",
     "bronze.published",

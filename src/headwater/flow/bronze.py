@@ -19,7 +19,9 @@ from headwater import faults
 from headwater.clock import Clock
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.errors import InternalError
 from headwater.storage.ledger import Ledger
+from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of, publish
 
 _POINTER = StructType(
@@ -53,6 +55,7 @@ class Verdict:
     """What is to become of a batch; a sound line in none of these sets is a new event of a new object."""
 
     ends: Mapping[int, int]  # the next offset to read, by partition
+    lines: int
     unsound: int
     accepted: int
     duplicates: frozenset[Position]
@@ -61,12 +64,13 @@ class Verdict:
     echoes: frozenset[Position]
 
 
-def take(spark: SparkSession, lines: DataFrame, *, ledger: Ledger, clock: Clock) -> int:
+def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledger, clock: Clock) -> int:
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze; returns the new events."""
     begun = progress_of(spark, EVENTS).offsets
     parsed = _parse(lines.where(_unread(begun))).persist()
     try:
         verdict = _judge(parsed, ledger)
+        _require_gapless(verdict, begun, log)
         refused = verdict.unsound + len(verdict.conflicts)
         faults.point("bronze.keyed")
         position = {"log": {str(partition): end for partition, end in {**begun, **verdict.ends}.items()}}
@@ -118,8 +122,9 @@ def _is_event() -> Column:
 
 
 def _content_hash() -> Column:
-    """What must agree when an id is seen again: everything that was sent, however it was spelled."""
-    return F.sha2(F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text")), 256)
+    """What must agree when an id is seen again. Not its time: who sends a line twice sends it later."""
+    pointer = ("pointer.path", "pointer.size", "pointer.checksum")
+    return F.sha2(F.to_json(F.struct("event_id", "modality", "customer", *pointer, "text")), 256)
 
 
 def _judge(parsed: DataFrame, ledger: Ledger) -> Verdict:
@@ -147,10 +152,26 @@ def _judge(parsed: DataFrame, ledger: Ledger) -> Verdict:
     ends: dict[int, int] = {}
     for line in lines:
         ends[line["log_partition"]] = max(line["log_end"], ends.get(line["log_partition"], 0))
-    accepted = len(new) - len(lies)
     return Verdict(
-        ends, len(lines) - len(sound), accepted, frozenset(duplicates), frozenset(conflicts | lies), frozenset(echoes)
+        ends,
+        lines=len(lines),
+        unsound=len(lines) - len(sound),
+        accepted=len(new) - len(lies),
+        duplicates=frozenset(duplicates),
+        conflicts=frozenset(conflicts | lies),
+        echoes=frozenset(echoes),
     )
+
+
+def _require_gapless(verdict: Verdict, begun: Mapping[int, int], log: PointerLog) -> None:
+    """Offsets are dense: were a segment missing from the batch, moving on would lose it for good."""
+    first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
+    expected = sum(end - first.get(partition, 0) for partition, end in verdict.ends.items())
+    if verdict.lines < expected:
+        raise InternalError(
+            f"{expected - verdict.lines} lines of the log are missing from a batch that ends at {dict(verdict.ends)}. "
+            "Nothing was written. Remove the checkpoints directory of the lake and run again: the log is read anew."
+        )
 
 
 def _claim(

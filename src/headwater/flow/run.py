@@ -5,10 +5,13 @@ models work; derive, embed and index take turns on this thread. One run a lake: 
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,6 +33,7 @@ from headwater.storage.vector_index import VectorIndex
 # Embeddings and index entries are small beside what they are made from.
 _TEXTS_AT_ONCE: Final = 20_000
 _VECTORS_AT_ONCE: Final = 20_000
+_STOP_LOOK_SECONDS: Final = 0.2
 
 
 # Told after every commit, with the stage and how many it did; a progress bar or a log line.
@@ -50,32 +54,54 @@ class Run:
     stop: threading.Event = field(default_factory=threading.Event)
     done: dict[str, int] = field(default_factory=dict)
     _failure: BaseException | None = None
+    _unsettled: bool = False
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
-        self._begin()
-        self._start_stream(once=True).awaitTermination()
-        self._check()
-        while not self.stop.is_set() and self._advance():
-            pass
-        self.index.optimise()
+        with self._interruptible():
+            self._begin()
+            self._await(self._start_stream(once=True))
+            while not self.stop.is_set() and self._advance():
+                pass
+            self._settle()
         return self.done
 
     def until_stopped(self) -> dict[str, int]:
         """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
-        self._begin()
-        query = self._start_stream(once=False)
-        try:
+        with self._interruptible():
+            self._begin()
+            query = self._start_stream(once=False)
             while not self.stop.is_set():
                 if not query.isActive:
                     self._check()
                     raise InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
                 if not self._advance():
-                    self.index.optimise()
+                    self._settle()
                     self.stop.wait(self.settings.number("run.trigger_seconds"))
-        finally:
-            query.stop()
         return self.done
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """A stop does not wait for a model: Spark's jobs are cancelled, and what is not committed is done again."""
+        finished = threading.Event()
+
+        def cancel_when_stopped() -> None:
+            while not finished.wait(_STOP_LOOK_SECONDS):
+                if self.stop.is_set():
+                    self.spark.sparkContext.cancelAllJobs()
+
+        watcher = threading.Thread(target=cancel_when_stopped, name="stop", daemon=True)
+        watcher.start()
+        try:
+            yield
+        except (PySparkException, Py4JError):
+            if not self.stop.is_set():
+                raise
+        finally:
+            finished.set()
+            watcher.join()
+            for query in self.spark.streams.active:
+                query.stop()
 
     def _begin(self) -> None:
         """Forget claims of a batch that never was committed, and log segments that are consumed and past retention."""
@@ -97,9 +123,17 @@ class Run:
 
     def _take(self, lines: DataFrame, _batch: int) -> None:
         try:
-            self._count("bronze", bronze.take(lines.sparkSession, lines, ledger=self.ledger, clock=self.clock))
+            spark = lines.sparkSession
+            self._count("bronze", bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock))
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
+            raise
+
+    def _await(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except PySparkException:
+            self._check()
             raise
 
     def _check(self) -> None:
@@ -116,7 +150,14 @@ class Run:
         for stage, count in (("embed", embedded), ("index", indexed)):
             if count is not None:
                 self._count(stage, count)
+        self._unsettled |= indexed is not None
         return derived or embedded is not None or indexed is not None
+
+    def _settle(self) -> None:
+        """Nothing is pending: time to organise what was indexed."""
+        if self._unsettled:
+            self.index.optimise()
+            self._unsettled = False
 
     def _derive(self) -> bool:
         cut = Cut(self.settings.whole("run.batch_rows"), self.settings.whole("run.batch_bytes"))

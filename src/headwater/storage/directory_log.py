@@ -31,6 +31,7 @@ from headwater.storage.pointer_log import Expired, LogLine
 
 PARTITION: Final = 0
 SEGMENT_BYTES: Final = 1 << 20  # small enough that a micro-batch is cut near its limit of events
+_TIME_STEP_NS: Final = 1_000_000  # Spark sees milliseconds
 _LOCK, _TEMPORARY, _END, _NEXT = ".lock", ".segment.tmp", ".end", ".next"
 
 
@@ -112,10 +113,24 @@ class DirectoryLog:
             self._sync()
 
     def _write_segment(self, segment: Segment, data: bytes) -> None:
+        # Spark reads segments in the order of their times; a clock that is set back must not change that order.
+        time_ns = max(int(self._clock().timestamp() * 1e9), self._last_time_ns() + _TIME_STEP_NS)
         self._hint(segment)
-        self._write_durably(segment.name, data)
+        self._write_durably(segment.name, data, time_ns)
 
-    def _write_durably(self, name: str, data: bytes) -> None:
+    def _last_time_ns(self) -> int:
+        return max((entry.stat().st_mtime_ns for entry in self._newest()), default=0)
+
+    def _newest(self) -> Iterator[Path]:
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            hint: dict[str, Any] = json.loads((self.directory / _NEXT).read_bytes())
+            newest = self.directory / Segment(int(hint["base"]), int(hint["count"])).name
+            if newest.exists():
+                yield newest
+                return
+        yield from (self.directory / segment.name for segment in self._list()[-1:])
+
+    def _write_durably(self, name: str, data: bytes, time_ns: int | None = None) -> None:
         """The lock makes one temporary name enough, and the next writer overwrites what a dead one left."""
         temporary = self.directory / _TEMPORARY
         try:
@@ -126,6 +141,8 @@ class DirectoryLog:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+        if time_ns is not None:
+            os.utime(temporary, ns=(time_ns, time_ns))
         faults.point("log.written")
         temporary.rename(self.directory / name)
 

@@ -14,9 +14,9 @@ TTL_SECONDS: Final = 60.0  # a holder on another machine that is silent for this
 
 @contextmanager
 def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[None]:
-    """Conflict names the holder where there is one. `lost` is called, once, if another took over while we slept."""
+    """Conflict names the holder where there is one. `lost` is called if another took over while we slept."""
     lease = ledger.acquire_lease(name, owner, TTL_SECONDS, clock())
-    done = threading.Event()
+    done, taken = threading.Event(), threading.Event()
 
     def beat() -> None:
         while not done.wait(TTL_SECONDS / 4):
@@ -25,6 +25,7 @@ def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[
             except Unavailable:
                 continue
             except Conflict:
+                taken.set()
                 lost()
                 return
 
@@ -36,3 +37,5 @@ def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[
         done.set()
         thread.join()
         ledger.release(lease)
+    if taken.is_set():
+        raise Conflict(f"Another process took over the lease {name} while this one was silent; it has stopped.")

@@ -38,6 +38,7 @@ def _from_sqlite(file: Path, table: Table) -> Mapping[str, str]:
         row = connection.execute(_LOCATION, (namespace, name)).fetchone()
     if row is None:
         raise NotFound(f"{table.name} is not in the catalog {file}. Make the lake again with: headwater init")
-    metadata: dict[str, Any] = json.loads(Path(row[0].removeprefix("file://")).read_bytes())
+    # Spark writes file:/…, PyIceberg file:///…
+    metadata: dict[str, Any] = json.loads(Path("/" + row[0].removeprefix("file:").lstrip("/")).read_bytes())
     properties: dict[str, str] = metadata["properties"]
     return properties

@@ -152,6 +152,8 @@ def _resolve(java: JavaObject, table: Table, after: Progress, error: Py4JJavaErr
 
 def _load(spark: SparkSession, table: Table) -> JavaObject:
     jvm: Any = spark._jvm
+    # A catalog is looked up in the settings of the thread's active session, whichever session is passed.
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     loaded: JavaObject = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
         spark._jsparkSession, f"lake.{table.name}"
     )
