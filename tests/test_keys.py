@@ -30,7 +30,7 @@ def test_a_key_is_refused_or_stays_below_the_root(customer: str, name: str, moda
         key = raw_key(modality, customer, NOON, name)
     except InvalidRequest:
         return
-    assert os.path.normpath(os.path.join("/root", key)) == f"/root/{key}"
+    assert os.path.normpath(os.path.join("/store", key)) == f"/store/{key}"
     assert key.isascii()
     assert key.isprintable()
     assert len(key.split("/")) == 4
