@@ -10,6 +10,7 @@ import pytest
 
 from headwater import settings as settings_module
 from headwater.domain import tables
+from headwater.domain.progress import NEXT_SEQ, Progress
 from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
@@ -44,8 +45,7 @@ def test_a_table_keeps_the_contract_of_its_value(settings: Settings) -> None:
         assert made.location().startswith("file:///")
         assert made.properties["write.wap.enabled"] == "true"
         assert made.properties["write.metadata.metrics.column.seq"] == "full"
-        assert catalogs.next_seq(made) == 0
-        assert catalogs.consumed(made) == {}
+        assert catalogs.progress(made) == Progress()
 
 
 def test_the_catalog_waits_for_a_lock_and_lets_readers_read(settings: Settings) -> None:
@@ -70,7 +70,7 @@ def test_properties_change_only_where_the_expectation_holds(settings: Settings) 
             {"headwater.next_seq": None},
             {"headwater.next_seq": "9"},
         )
-    assert catalogs.next_seq(catalogs.load(catalog, "bronze.events")) == 5
+    assert catalogs.progress(catalogs.load(catalog, "bronze.events")).next_seq == 5
 
 
 def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
@@ -80,13 +80,13 @@ def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
         catalog = catalogs.open_catalog(settings)
         done = 0
         while done < 5:
-            seq = catalogs.load(catalog, "events").properties.get(catalogs.NEXT_SEQ)
+            seq = catalogs.load(catalog, "events").properties.get(NEXT_SEQ)
             try:
                 catalogs.set_properties_if(
                     catalog,
                     "events",
-                    {catalogs.NEXT_SEQ: seq},
-                    {catalogs.NEXT_SEQ: str(int(seq or 0) + 1)},
+                    {NEXT_SEQ: seq},
+                    {NEXT_SEQ: str(int(seq or 0) + 1)},
                 )
                 done += 1
             except Conflict:
@@ -97,7 +97,7 @@ def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert catalogs.next_seq(catalogs.load(catalogs.open_catalog(settings), "events")) == 20
+    assert catalogs.progress(catalogs.load(catalogs.open_catalog(settings), "events")).next_seq == 20
 
 
 def test_a_missing_table_is_not_found(settings: Settings) -> None:

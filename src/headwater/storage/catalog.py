@@ -5,18 +5,18 @@ tables are made, loaded, and their properties compared and set; rows are read in
 Invariant: a property changes only in an optimistic commit, so of two who expect the same value one is refused.
 """
 
-import json
 import random
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
 from headwater.domain import tables
+from headwater.domain.progress import Progress
 from headwater.errors import Conflict, HeadwaterError, NotFound, Unavailable
 from headwater.settings import Settings
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
 
 NAME: Final = "lake"
-NEXT_SEQ: Final = "headwater.next_seq"
-CONSUMED: Final = "headwater.consumed"
-DUPLICATES: Final = "headwater.duplicates"
 
 # An 8 s lock of another process must not fail a commit.
 BUSY_SECONDS: Final = 30
@@ -142,15 +139,8 @@ def load(catalog: "Tables | Catalog", name: str) -> "Table":
         return catalog.load_table(table.name if table else name)
 
 
-def next_seq(table: "Table") -> int:
-    """The seq that the next row will get, which is also how many rows were ever written."""
-    return int(table.properties.get(NEXT_SEQ, "0"))
-
-
-def consumed(table: "Table") -> dict[str, Any]:
-    """How far into each upstream this table has read: `{"log": {"0": 17}}`, `{"bronze.events": 42}`."""
-    found: dict[str, Any] = json.loads(table.properties.get(CONSUMED, "{}"))
-    return found
+def progress(table: "Table") -> Progress:
+    return Progress.from_properties(table.properties)
 
 
 def set_properties_if(

@@ -64,7 +64,7 @@ def scan(
 
 def plan(table: "IcebergTable", where: Where) -> "list[FileScanTask]":
     """The data files that may hold such rows, from manifests alone."""
-    return list(table.scan(row_filter=_expression(where)).plan_files())
+    return list(table.scan(row_filter=expression_of(where)).plan_files())
 
 
 def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "DuckDBPyConnection":
@@ -79,7 +79,7 @@ def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "Duc
         if names is None or table.name in names
         for path in _create_view(connection, catalog, table)
     ]
-    connection.execute(f"SET allowed_paths = {_literal(allowed)}")
+    connection.execute(f"SET allowed_paths = {quoted_list(allowed)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -106,10 +106,11 @@ def run_sql(catalog: catalogs.Tables, query: str) -> dict[str, Any]:
 
 def to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows of plain JSON values: times as ISO 8601 in UTC, bytes as hex."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [{name: to_plain(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """A value that JSON can carry."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -124,9 +125,9 @@ def _plain(value: Any) -> Any:
         case bytes():
             return value.hex()
         case Mapping():
-            return {str(key): _plain(inner) for key, inner in value.items()}
+            return {str(key): to_plain(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
+            return [to_plain(inner) for inner in value]
         case _:
             return str(value)
 
@@ -184,10 +185,14 @@ def _create_view(connection: "DuckDBPyConnection", catalog: catalogs.Tables, tab
     return paths
 
 
+def is_local(table: "IcebergTable") -> bool:
+    """Whether DuckDB can open the files: on this machine, and without letters that it takes for a pattern."""
+    location = table.location()
+    return location.startswith(("file:", "/")) and not set(location) & set("*?[")
+
+
 def _duck_reads(table: "IcebergTable", tasks: "list[FileScanTask]") -> bool:
-    # DuckDB takes these letters in a path for a pattern.
-    plain_location = table.location().startswith(("file:", "/")) and not set(table.location()) & set("*?[")
-    return plain_location and len(table.metadata.schemas) == 1 and not any(task.delete_files for task in tasks)
+    return is_local(table) and len(table.metadata.schemas) == 1 and not any(task.delete_files for task in tasks)
 
 
 def _paths(tasks: "list[FileScanTask]") -> list[str]:
@@ -205,12 +210,11 @@ def _scan_duck(
     kinds = pa.schema([value.schema.field(name) for name in columns]) if value else None
     if not tasks and kinds is not None:
         return kinds.empty_table()
-    condition, values = _condition(where)
     bound = f" LIMIT {limit:d}" if limit is not None else ""
-    query = f"SELECT {_names(columns)} FROM {_files(_paths(tasks))} WHERE {condition}{bound}"
+    query = f"SELECT {_names(columns)} FROM {_files(_paths(tasks))} WHERE {condition_of(where)}{bound}"
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(query, params=values).to_arrow_table()
+        found = connection.sql(query).to_arrow_table()
     return found.cast(kinds) if kinds is not None else found
 
 
@@ -218,14 +222,14 @@ def _scan_arrow(table: "IcebergTable", columns: Sequence[str], where: Where, lim
     from pyiceberg.io import load_file_io
 
     table.io = load_file_io({**table.io.properties, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
-    rows = table.scan(row_filter=_expression(where), selected_fields=tuple(columns), limit=limit).to_arrow()
+    rows = table.scan(row_filter=expression_of(where), selected_fields=tuple(columns), limit=limit).to_arrow()
     value = tables.find(".".join(table.name()))
     known = value is not None and set(columns) <= set(value.schema.names)
     rows = rows.select(list(columns))
     return rows.cast(pa.schema([value.schema.field(name) for name in columns])) if value and known else rows
 
 
-def _expression(where: Where) -> "BooleanExpression":
+def expression_of(where: Where) -> "BooleanExpression":
     from pyiceberg import expressions
 
     # PyIceberg's models take positional arguments that their types do not show.
@@ -248,31 +252,37 @@ def _iso(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _condition(where: Where) -> tuple[str, list[Any]]:
-    parts: list[str] = ["true"]
-    values: list[Any] = []
+def condition_of(where: Where) -> str:
+    """Values as literals: DuckDB loads pandas to look at the first parameter it is given."""
+    parts = ["true"]
     for name, match in where.items():
         column = _quoted(name)
         if isinstance(match, Between):
-            for sign, bound in ((">=", match.low), ("<", match.high)):
-                if bound is not None:
-                    parts.append(f"{column} {sign} ?")
-                    values.append(bound)
+            bounds = ((">=", match.low), ("<", match.high))
+            parts += [f"{column} {sign} {_literal(bound)}" for sign, bound in bounds if bound is not None]
         elif isinstance(match, str | int | datetime):
-            parts.append(f"{column} = ?")
-            values.append(match)
+            parts.append(f"{column} = {_literal(match)}")
         else:
-            parts.append(f"{column} IN ({', '.join('?' * len(match))})" if match else "false")
-            values.extend(match)
-    return " AND ".join(parts), values
+            parts.append(f"{column} IN ({', '.join(_literal(value) for value in match)})" if match else "false")
+    return " AND ".join(parts)
+
+
+def _literal(value: str | int | datetime) -> str:
+    match value:
+        case datetime():
+            return f"TIMESTAMPTZ '{value.isoformat()}'"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            return str(int(value))
 
 
 def _files(paths: Sequence[str]) -> str:
-    return f"read_parquet({_literal(paths)}, hive_partitioning = false)"
+    return f"read_parquet({quoted_list(paths)}, hive_partitioning = false)"
 
 
-def _literal(texts: Sequence[str]) -> str:
-    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
+def quoted_list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(_literal(text) for text in texts)}]"
 
 
 def _names(columns: Sequence[str]) -> str:

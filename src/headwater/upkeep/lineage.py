@@ -1,0 +1,170 @@
+"""Lineage: from any id to its source, and from the source to everything made of it.
+
+Reads   every table, by object; raw store (does the object exist), index (how far it has followed)
+An id may be an event's, an object's path (also with the store's prefix), a chunk's or a hit's, or one that a trace
+printed. Columns that are not needed, vectors above all, are not read; files are pruned by object, customer and time.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headwater.domain.modality import Modality
+from headwater.domain.pointer import Pointer
+from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SAID, Table
+from headwater.errors import DataFault, InvalidRequest, NotFound
+from headwater.storage import catalog as catalogs
+from headwater.storage.history import holding_refs
+from headwater.storage.raw_store import RawStore
+from headwater.storage.reading import Where, scan, to_plain
+from headwater.storage.vector_index import VectorIndex
+
+_MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
+_CHUNK: Final = ("chunk_id", "chunk", "seq", "model", "fingerprint", "source_table", "source_model", "locator")
+_REFUSED: Final = ("step", "reason", "detail", "attempts", "model", "event_id", "quarantined_at")
+_LOOKUPS: Final = (
+    (EVENTS, "object_id"), (EVENTS, "event_id"), (EMBEDDINGS, "chunk_id"), (QUARANTINE, "event_id"),
+    (QUARANTINE, "object_id"),
+)  # fmt: skip
+_PREFIXES: Final = {modality.prefix for modality in Modality}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """`object` is the pointer and whether the bytes are there; `event` the first about it; the rest are lists."""
+
+    object: Row
+    event: Row | None
+    derived: tuple[Row, ...]
+    vectors: tuple[Row, ...]
+    quarantined: tuple[Row, ...]
+    refs: tuple[Row, ...]
+
+    def to_dict(self) -> Row:
+        return {
+            "object": self.object,
+            "event": self.event,
+            "derived": list(self.derived),
+            "vectors": list(self.vectors),
+            "quarantined": list(self.quarantined),
+            "refs": list(self.refs),
+        }
+
+
+def trace(catalog: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: str) -> Trace:
+    """Raises NotFound where nothing in the lake bears that id."""
+    asked, object_id = _resolve(catalog, name)
+    events = _events(catalog, object_id)
+    refused = _refused(catalog, object_id, asked)
+    where = _where(object_id, events)
+    derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *SAID)}
+    chunks = sorted(_rows(catalog, EMBEDDINGS, _CHUNK, where), key=lambda row: (row["source_table"], row["chunk"]))
+    holding = [table for table, rows in ((EVENTS, events), *derived.items(), (EMBEDDINGS, chunks)) if rows]
+    indexed = index.position()
+    return Trace(
+        object=_object(raw_store, object_id, events, refused),
+        event=_plain(next((row for row in events if row["event_id"] == asked), events[0])) if events else None,
+        derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
+        vectors=tuple(_vector(row, indexed) for row in chunks),
+        quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
+        refs=tuple(ref for table in holding for ref in _refs(catalog, table, where)),
+    )
+
+
+def fetch_object(catalog: catalogs.Tables, raw_store: RawStore, name: str) -> Iterator[bytes]:
+    """The raw bytes behind any id, in pieces; DataFault at the end where they do not match their checksum."""
+    _, object_id = _resolve(catalog, name)
+    events = _events(catalog, object_id)
+    if not events:
+        raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
+    if events[0]["modality"] == Modality.CHAT:
+        return iter([(events[0]["text"] or "").encode()])
+    return _verified_chunks(raw_store, Pointer.from_dict(events[0]["pointer"]))
+
+
+def _verified_chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
+    hashed = hashlib.sha256()
+    for chunk in raw_store.chunks(pointer.path):
+        hashed.update(chunk)
+        yield chunk
+    if hashed.hexdigest() != pointer.checksum:
+        raise DataFault("CORRUPT", f"{pointer.path} no longer has the checksum {pointer.checksum}.")
+
+
+def _resolve(catalog: catalogs.Tables, name: str) -> tuple[str, str]:
+    """What was asked for, freed of prefixes, and the object it belongs to. Paths are tried first: they prune best."""
+    asked = _without_store(name.strip())
+    if not asked:
+        raise InvalidRequest("Trace what? Give an event id, an object's path or a hit's id.")
+    # A trace names a derived row by its object, # and what made it.
+    for candidate in dict.fromkeys((asked, asked.partition("#")[0])):
+        for table, column in _LOOKUPS:
+            found = scan(catalog, table.name, ["object_id"], {column: candidate}, limit=1)["object_id"].to_pylist()
+            if found:
+                return candidate, str(found[0] or candidate)
+    raise NotFound(
+        f"Nothing in the lake is called {asked}: no object, event or chunk. "
+        "If it was put just now, headwater run brings it in."
+    )
+
+
+def _without_store(name: str) -> str:
+    """`s3://bucket/prefix/audio/acme/2026-03-01/call.wav` and the path of the same file name the same object."""
+    parts = name.split("/")
+    for length in (4, 3):
+        if len(parts) > length and parts[-length] in _PREFIXES and (length == 4 or parts[-3] == "chat"):
+            return "/".join(parts[-length:])
+    return name
+
+
+def _events(catalog: catalogs.Tables, object_id: str) -> list[Row]:
+    events = _rows(catalog, EVENTS, EVENTS.schema.names, {"object_id": object_id})
+    return sorted(events, key=lambda row: (not row["first_of_object"], row["seq"]))
+
+
+def _where(object_id: str, events: Sequence[Row]) -> Where:
+    """What an object's rows have in common with its first event; the time prunes to one day's files."""
+    if not events:
+        return {"object_id": object_id}
+    first = events[0]
+    return {"object_id": object_id, "customer": first["customer"], "occurred_at": first["occurred_at"]}
+
+
+def _refused(catalog: catalogs.Tables, object_id: str, asked: str) -> list[Row]:
+    columns = (*_REFUSED, "object_id", "pointer")
+    by_object = _rows(catalog, QUARANTINE, columns, {"object_id": object_id})
+    return by_object or _rows(catalog, QUARANTINE, columns, {"event_id": asked})
+
+
+def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where: Where) -> list[Row]:
+    rows: list[Row] = scan(catalog, table.name, columns, where).to_pylist()
+    return rows
+
+
+def _plain(row: Row) -> Row:
+    return {name: to_plain(value) for name, value in row.items()}
+
+
+def _object(raw_store: RawStore, object_id: str, events: Sequence[Row], refused: Sequence[Row]) -> Row:
+    source = events[0] if events else refused[0] if refused else {}
+    inline = source.get("modality") == Modality.CHAT
+    exists = True if inline else raw_store.head(object_id) is not None if source.get("pointer") else False
+    return {"id": object_id, **(source.get("pointer") or {}), "inline": inline, "exists": exists}
+
+
+def _derived(table: Table, object_id: str, row: Row) -> Row:
+    return _plain({"table": table.name, "id": f"{object_id}#{row['step']}.{row['fingerprint']}", **row})
+
+
+def _vector(row: Row, indexed: int) -> Row:
+    """The index has followed every vector before its position."""
+    seq = row.pop("seq")
+    return _plain({"id": row.pop("chunk_id"), **row, "indexed": seq < indexed})
+
+
+def _refs(catalog: catalogs.Tables, table: Table, where: Where) -> list[Row]:
+    loaded = catalogs.load(catalog, table.name)
+    with catalogs.translated(table.name):
+        return holding_refs(loaded, table.name, where)
