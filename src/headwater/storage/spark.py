@@ -78,6 +78,7 @@ def start_spark(
         for name, value in catalog.items():
             session.conf.set(name, value)
         _engine.sessions.append(session)
+        _activate(session)
         return session
 
 
@@ -95,6 +96,13 @@ def stop_spark(session: "SparkSession") -> None:
             if not _engine.sessions:
                 engine, _engine = _engine, None
                 _stop_engine(engine)
+
+
+def _activate(session: "SparkSession") -> None:
+    """Iceberg looks a catalog up in the thread's active session, else in the default one, whichever it is given."""
+    java = session._get_j_spark_session_class(session._jvm)
+    java.setDefaultSession(session._jsparkSession)
+    java.setActiveSession(session._jsparkSession)
 
 
 def engine_conf(settings: Settings) -> dict[str, str]:
@@ -128,7 +136,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:
-    """Pure: the lake's Iceberg catalog, as Spark is told of it. PyIceberg opens the same file and sees the same tables."""
+    """Pure: the lake's Iceberg catalog, as Spark is told of it; PyIceberg opens the same file."""
     prefix = f"spark.sql.catalog.{CATALOG}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",

@@ -81,7 +81,8 @@ def _stream(session: "SparkSession", source: Path, checkpoint: Path) -> None:
     done = threading.Event()
 
     def append(batch: "DataFrame", _: int) -> None:
-        batch.repartition(2, "customer").mapInArrow(_same, SCHEMA).writeTo(TABLE).append()
+        rows = batch.repartition(2, "customer").mapInArrow(_same, SCHEMA)
+        rows.selectExpr("row_number() over (order by customer) id", "customer", "day").writeTo(TABLE).append()
         done.set()
 
     events = session.readStream.schema(SCHEMA).json(str(source))

@@ -58,9 +58,9 @@ MODULE_OPTIONS: Final = (
     "-Dderby.connection.requireAuthentication=false",
 )
 # One thread in each worker: with BLAS threads unpinned a small step costs three times the CPU.
-ONE_THREAD: Final = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-}
+ONE_THREAD: Final = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True, slots=True)
