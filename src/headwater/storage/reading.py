@@ -175,9 +175,7 @@ def _create_view(connection: "DuckDBPyConnection", catalog: catalogs.Tables, tab
             source = _files(paths)
         else:
             source, paths = f"rows_of_{table.short_name}", []
-            connection.register(
-                source, _scan_arrow(iceberg, columns, {}, None) if tasks else table.schema.empty_table()
-            )
+            connection.register(source, _scan_arrow(iceberg, columns, {}, None) if tasks else _empty(table.schema))
     schema = table.name.partition(".")[0]
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     connection.execute(f"CREATE VIEW {table.name} AS SELECT {_names(columns)} FROM {source}")
@@ -209,7 +207,7 @@ def _scan_duck(
     value = tables.find(".".join(table.name()))
     kinds = pa.schema([value.schema.field(name) for name in columns]) if value else None
     if not tasks and kinds is not None:
-        return kinds.empty_table()
+        return _empty(kinds)
     bound = f" LIMIT {limit:d}" if limit is not None else ""
     query = f"SELECT {_names(columns)} FROM {_files(_paths(tasks))} WHERE {condition_of(where)}{bound}"
     with duckdb.connect(":memory:") as connection:
@@ -295,3 +293,8 @@ def _quoted(name: str) -> str:
 
 def _columns(table: "IcebergTable") -> tuple[str, ...]:
     return tuple(column.name for column in table.schema().columns)
+
+
+def _empty(schema: pa.Schema) -> pa.Table:
+    # Not schema.empty_table(): that loads pandas.
+    return pa.Table.from_batches([], schema)
