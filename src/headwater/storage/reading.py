@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _LOOKS_AROUND: Final = re.compile(
     r"\b(show|information_schema|duckdb_\w+|pg_\w+|query|query_table|from_substrait)\b", re.I
 )
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
 
 
@@ -106,7 +107,20 @@ def run_sql(catalog: catalogs.Tables, query: str) -> dict[str, Any]:
 
 def to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows of plain JSON values: times as ISO 8601 in UTC, bytes as hex."""
-    return [{name: to_plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [{name: to_plain(value) for name, value in row.items()} for row in to_rows(table)]
+
+
+def to_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """As `to_pylist`, which loads pandas for the sake of times; these are made of their microseconds here."""
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if column.type != tables.TIMESTAMP:
+        return list(column.to_pylist())
+    moments = column.cast(pa.int64()).to_pylist()
+    return [None if moment is None else _EPOCH + timedelta(microseconds=moment) for moment in moments]
 
 
 def to_plain(value: Any) -> Any:

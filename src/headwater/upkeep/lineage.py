@@ -17,7 +17,7 @@ from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage import catalog as catalogs
 from headwater.storage.history import holding_refs
 from headwater.storage.raw_store import RawStore
-from headwater.storage.reading import Where, scan, to_plain
+from headwater.storage.reading import Where, scan, to_plain, to_rows
 from headwater.storage.vector_index import VectorIndex
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
@@ -139,8 +139,7 @@ def _refused(catalog: catalogs.Tables, object_id: str, asked: str) -> list[Row]:
 
 
 def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where: Where) -> list[Row]:
-    rows: list[Row] = scan(catalog, table.name, columns, where).to_pylist()
-    return rows
+    return to_rows(scan(catalog, table.name, columns, where))
 
 
 def _plain(row: Row) -> Row:
