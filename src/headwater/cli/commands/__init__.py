@@ -1,0 +1,1 @@
+"""One module for each command; none imports anything heavy at its top."""

@@ -1,0 +1,51 @@
+"""`headwater run`"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from headwater.flow.pending import Pending
+
+
+@click.command(
+    short_help="Bring what arrived through the stages.",
+    help="Bring what has arrived through the stages: until stopped, or --once and exit.",
+)
+@click.option("--once", is_flag=True, help="Drain what is there, then exit; with nothing pending no Spark is started.")
+@click.option("--master", metavar="URL", help="Spark's master, such as local[4]. Default: the setting spark.master.")
+@with_session
+def command(session: Session, once: bool, master: str | None) -> None:
+    from headwater.cli.progress import Bars, stoppable
+
+    options = {"spark.master": master} if master else {}
+    with session.open(**options) as lake, stoppable() as stop:
+        pending = lake.pending()
+        if pending or not once:
+            session.note("Starting Spark …" if once else "Starting Spark. Ctrl-C stops it; nothing is lost.")
+        with Bars(totals(pending) if once else {}) as bars:
+            ran = lake.run(once=once, report=bars.advance, stop=stop)
+        session.show(asdict(ran), _draw)
+        if once and stop.is_set():
+            click.get_current_context().exit(130)
+
+
+def totals(pending: "Pending") -> dict[str, int | None]:
+    """How far each bar has to go, as far as that is known before texts are made."""
+    known = {"bronze": pending.bronze, "derive": pending.bronze + pending.derive}
+    return {name: count for name, count in known.items() if count} | {"embed": None, "index": None}
+
+
+def _draw(ran: dict[str, Any]) -> None:
+    from headwater.cli.output import say
+
+    if not ran["started"]:
+        say("Nothing pending.")
+        return
+    counts = ", ".join(f"{stage} {count:,}" for stage, count in ran["done"].items() if count)
+    say(f"Done: {counts or 'nothing new'}.")
+    if ran["done"].get("quarantine"):
+        say("Some could not be processed. Why, and the way out: headwater quarantine")

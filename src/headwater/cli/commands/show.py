@@ -1,0 +1,55 @@
+"""`headwater show`"""
+
+from typing import Any, Final
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+_CELL_WIDTH: Final = 40
+# What a person looks for; the rest is in --json.
+_SHOWN: Final = (
+    "object_id", "customer", "modality", "occurred_at", "reason", "detail", "text", "confidence", "language", "model",
+    "content_type", "size", "duration_ms", "width", "height", "pages", "attempts",
+)  # fmt: skip
+
+
+@click.command(
+    short_help="The newest rows of a table.",
+    help="The newest rows of TABLE, such as transcripts or silver.captions. Vectors are left out.",
+)
+@click.argument("name", metavar="TABLE")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(min=1), help="How many rows.")
+@with_session
+def command(session: Session, name: str, limit: int) -> None:
+    with session.open() as lake:
+        table = lake.table(name).table
+        columns = ", ".join(f'"{column}"' for column in table.schema.names if column != "vector")
+        found = lake.sql(f"SELECT {columns} FROM {table.name} ORDER BY seq DESC LIMIT {limit}")
+    session.show({"table": table.name, **found}, _draw)
+
+
+def _draw(document: dict[str, Any]) -> None:
+    from headwater.cli.output import one_line, plural, say, table
+
+    columns = [name for name in _SHOWN if name in document["columns"]]
+    rows = [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in document["rows"]]
+    table(columns, rows, cut=True)
+    say(f"{plural(len(rows), 'row')} of {document['table']}, newest first. Whole: --json, or headwater sql.")
+
+
+def short(value: Any) -> str:
+    """A value for a narrow cell: a pointer is its path, a list its length."""
+    match value:
+        case None:
+            return ""
+        case {"path": path}:
+            return str(path)
+        case dict():
+            return ", ".join(f"{name} {inner}" for name, inner in value.items() if inner is not None)
+        case list():
+            return f"[{len(value)}]"
+        case float():
+            return f"{value:.3g}"
+        case _:
+            return str(value)

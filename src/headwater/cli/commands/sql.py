@@ -1,0 +1,30 @@
+"""`headwater sql`"""
+
+from typing import Any, Final
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+_CELL_WIDTH: Final = 80
+
+
+@click.command(
+    short_help="Ask the tables in SQL.",
+    help='Ask the tables in SQL (DuckDB\'s), such as "select customer, text from transcripts".',
+)
+@click.argument("query")
+@with_session
+def command(session: Session, query: str) -> None:
+    with session.open() as lake:
+        session.show(lake.sql(query), _draw)
+
+
+def _draw(answer: dict[str, Any]) -> None:
+    from headwater.cli.commands.show import short
+    from headwater.cli.output import one_line, plural, say, table
+
+    columns, rows = answer["columns"], answer["rows"]
+    numbers = [name for name in columns if rows and isinstance(rows[0][name], int | float)]
+    table(columns, [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in rows], numbers)
+    say(plural(len(rows), "row"), stderr=True)

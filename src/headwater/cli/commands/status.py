@@ -1,0 +1,55 @@
+"""`headwater status`"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from headwater.flow.pending import Pending
+
+
+@click.command(
+    short_help="How the lake is.",
+    help="How the lake is: tables, what is pending, the log, raw objects, quarantine, the index.",
+)
+@with_session
+def command(session: Session) -> None:
+    with session.open() as lake:
+        session.show(lake.status(), lambda status: _draw(status, lake.pending()))
+
+
+def _draw(status: dict[str, Any], pending: "Pending") -> None:
+    from headwater.cli.output import plural, say, size, table
+
+    columns = ("table", "rows", "files", "median file", "snapshots")
+    rows = [
+        (
+            found["name"],
+            f"{found['rows']:,}",
+            f"{found['files']:,}",
+            size(found["median_file_bytes"]),
+            f"{found['snapshots']:,}",
+        )
+        for found in status["tables"]
+    ]
+    table(columns, rows, numbers=columns[1:])
+    say("")
+    say(f"raw         {plural(status['raw']['objects'], 'object')}, {size(status['raw']['bytes'])}")
+    say(f"log         {plural(status['log']['lag'], 'event')} behind, {plural(status['duplicates'], 'duplicate')} seen")
+    say(f"index       {_entries(status['index'])}")
+    say(f"quarantine  {plural(status['quarantined'], 'row')}{_way('quarantine', status['quarantined'])}")
+    waiting = ", ".join(f"{stage} {count:,}" for stage, count in pending.to_dict().items() if count)
+    say(f"pending     {waiting or 'nothing'}{_way('run --once', bool(pending))}")
+
+
+def _entries(index: dict[str, Any]) -> str:
+    from headwater.cli.output import plural
+
+    late = f"{index['stale_by']:,} behind silver.embeddings" if index["stale_by"] else "up to date"
+    return f"{plural(index['entries'], 'entry', 'entries')}, {late}"
+
+
+def _way(command_line: str, needed: int | bool) -> str:
+    return f"  → headwater {command_line}" if needed else ""

@@ -1,0 +1,80 @@
+"""`headwater trace`"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+_VECTORS_SHOWN: Final = 5
+
+
+@click.command(
+    short_help="From any id to its source and all made of it.",
+    help="From any ID, path or hit: the object, its event, all that was derived, its vectors; and back.",
+)
+@click.argument("object_id", metavar="ID")
+@with_session
+def command(session: Session, object_id: str) -> None:
+    with session.open() as lake:
+        session.show(lake.trace(object_id), draw)
+
+
+def draw(trace: dict[str, Any]) -> None:
+    from rich.tree import Tree
+
+    from headwater.cli.output import console, text
+
+    tree = Tree(text(trace["object"]["id"], "bold"), guide_style="dim")
+    tree.add(text(_object(trace["object"])))
+    if event := trace["event"]:
+        tree.add(text(f"event {event['event_id']}  {event['customer']}  {event['occurred_at']}"))
+    _add_derived(tree, trace)
+    for refused in trace["quarantined"]:
+        tree.add(text(f"quarantined  {refused['step']}: {refused['reason']}  {refused['detail'] or ''}", "yellow"))
+    for line in _held_by(trace["refs"]):
+        tree.add(text(line, "dim"))
+    console().print(tree)
+
+
+def _object(found: dict[str, Any]) -> str:
+    from headwater.cli.output import size
+
+    where = "inline in its event" if found["inline"] else "stored" if found["exists"] else "GONE from the raw store"
+    checksum = f"  sha256 {found['checksum'][:16]}…" if found.get("checksum") else ""
+    return f"object {found.get('content_type') or ''}  {size(found.get('size'))}  {where}{checksum}"
+
+
+def _add_derived(tree: "Tree", trace: dict[str, Any]) -> None:
+    """Each derived row, and under it the vectors of its text."""
+    from headwater.cli.output import place, plural, text
+
+    for row in trace["derived"]:
+        branch = tree.add(text(f"{row['table']}  {row['model']}  {row['derived_at']}"))
+        vectors = [vector for vector in trace["vectors"] if vector["source_table"] == row["table"]]
+        for vector in vectors[:_VECTORS_SHOWN]:
+            state = "in the index" if vector["indexed"] else "not yet in the index"
+            branch.add(text(f"vector {vector['id']}  {vector['model']}  {place(vector['locator'])}  {state}"))
+        if len(vectors) > _VECTORS_SHOWN:
+            branch.add(text(f"… and {plural(len(vectors) - _VECTORS_SHOWN, 'vector')} more", "dim"))
+
+
+def _held_by(refs: list[dict[str, Any]]) -> list[str]:
+    """One line a table: its tags and branches by name, its snapshots counted."""
+    from headwater.cli.output import plural
+
+    names: dict[str, list[str]] = {}
+    snapshots: dict[str, int] = {}
+    for ref in refs:
+        named = names.setdefault(ref["table"], [])
+        if ref["ref"] is None:
+            snapshots[ref["table"]] = snapshots.get(ref["table"], 0) + 1
+        else:
+            named.append(f"{ref['type']} {ref['ref']}")
+    return [
+        f"held by {table}: {', '.join([*named, plural(snapshots.get(table, 0), 'snapshot')])}"
+        for table, named in names.items()
+    ]

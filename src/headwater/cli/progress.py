@@ -1,0 +1,77 @@
+"""Progress, on stderr: bars on a terminal, a line for each commit elsewhere; and stopping on a signal."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Bars:
+    """A bar for each thing that is counted; a total of None is unknown, and only the count is shown.
+
+    `lines` is for counts that come with commits: without a terminal each is a line, as of a log.
+    """
+
+    def __init__(self, totals: Mapping[str, int | None], *, lines: bool = True) -> None:
+        self._totals = totals
+        self._lines = lines
+        self._done: dict[str, int] = {}
+        self._tasks: dict[str, TaskID] = {}
+        self._progress: Progress | None = _terminal_progress() if sys.stderr.isatty() else None
+
+    def __enter__(self) -> "Bars":
+        if self._progress is not None:
+            self._progress.start()
+            for name, total in self._totals.items():
+                self._tasks[name] = self._progress.add_task(name, total=total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, name: str, count: int) -> None:
+        self._done[name] = self._done.get(name, 0) + count
+        if self._progress is None:
+            if count and self._lines:
+                print(f"{name} +{count:,} ({self._done[name]:,})", file=sys.stderr, flush=True)
+            return
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=self._totals.get(name))
+        self._progress.advance(self._tasks[name], count)
+
+
+def _terminal_progress() -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from headwater.cli.output import console
+
+    columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console(stderr=True))
+
+
+@contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """The first SIGINT or SIGTERM sets the event; the second ends the process at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            # The JVM goes with us: its stdin is a pipe that only this process holds.
+            os._exit(128 + number)
+        stop.set()
+        os.write(2, b"\nStopping after the work under way. Once more stops at once; nothing is lost either way.\n")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
