@@ -6,6 +6,7 @@ that changed over time, files on an object store) is read by PyIceberg itself: s
 """
 
 import difflib
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def to_plain(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
+            return value if math.isfinite(value) else str(value)
         case datetime():
             return to_text(value) if value.tzinfo else value.isoformat()
         case date():
