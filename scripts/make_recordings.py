@@ -73,7 +73,7 @@ CALLS = (
         40,
         ("thank you for calling our office is open from monday to friday",),
     ),
-    Call("screen-video", "initech", "en-us+f2", 170, 40, ("look at the screen the numbers are all wrong",)),
+    Call("screen-video", "initech", "en-us+f2", 170, 40, ("i want to show you the problem with the new software",)),
 )
 
 
@@ -114,9 +114,9 @@ def resampled(samples: Samples, rate: int) -> Samples:
 
 
 def spoken(speaker: Speaker, call: Call) -> Samples:
-    pause = np.zeros(int(PAUSE_SECONDS * SAMPLE_RATE), np.int16)
-    pieces = [piece for sentence in call.sentences for piece in (speaker.say(sentence, call), pause)]
-    return np.concatenate(pieces[:-1])
+    pause = np.zeros(int(PAUSE_SECONDS / 2 * SAMPLE_RATE), np.int16)
+    pieces = [piece for sentence in call.sentences for piece in (pause, speaker.say(sentence, call), pause)]
+    return np.concatenate(pieces)
 
 
 def write_wav(path: Path, samples: Samples) -> None:

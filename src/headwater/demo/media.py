@@ -102,7 +102,7 @@ def make_demo_media(directory: Path, seed: int) -> list[DemoItem]:
 
 
 def _calls(directory: Path) -> Iterator[DemoItem]:
-    for recording in _recordings():
+    for recording in recordings():
         if recording["name"] != VIDEO_SOUND:
             path = directory / f"{recording['name']}.wav"
             path.write_bytes((RECORDINGS / path.name).read_bytes())
@@ -118,7 +118,7 @@ def _screens(directory: Path, number: str) -> Iterator[DemoItem]:
 
 
 def _video(directory: Path) -> Iterator[DemoItem]:
-    recording = next(recording for recording in _recordings() if recording["name"] == VIDEO_SOUND)
+    recording = next(recording for recording in recordings() if recording["name"] == VIDEO_SOUND)
     screens = [(draw_screen(title, lines), 3.0) for title, lines in VIDEO_SCREENS]
     path = directory / "report-screen.mp4"
     path.write_bytes(encode_video(screens, read_wav(RECORDINGS / f"{VIDEO_SOUND}.wav")))
@@ -141,6 +141,7 @@ def _broken(directory: Path) -> Iterator[DemoItem]:
     yield DemoItem(text, "globex", "broken", "UNREADABLE")
 
 
-def _recordings() -> list[dict[str, str]]:
+def recordings() -> list[dict[str, str]]:
+    """Each recording in the package: `name`, `customer`, and what is `said` in it."""
     found: list[dict[str, str]] = json.loads((RECORDINGS / "recordings.json").read_text(encoding="utf-8"))
     return found

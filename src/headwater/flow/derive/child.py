@@ -50,11 +50,14 @@ class Worker:
     def __init__(self, config: Mapping[str, Any], replies: Replies) -> None:
         values = {setting.name: setting.default for setting in SETTINGS} | dict(config.get("settings", {}))
         self.limits = Limits.from_settings(values)
-        self._models = Models(values)
+        self._models = Models(values, self._loading)
         self._fetch = fetcher(config, self.limits)
         self._own_steps: dict[str, str] = config.get("steps", {})
         self._runs: dict[tuple[str, str], Run] = {}
         self._replies = replies
+
+    def ready(self) -> None:
+        self._loading(False)
 
     def work(self, job: Mapping[str, Any]) -> None:
         self._replies.flush()
@@ -67,6 +70,10 @@ class Worker:
         except DataFault as fault:
             self._fault(job["steps"][0], fault.reason, fault.detail)
         self._replies.say({"done": True})
+
+    def _loading(self, begun: bool) -> None:
+        self._replies.say({"loading": begun})
+        self._replies.flush()
 
     def _source(self, job: Mapping[str, Any], fetched: Fetched) -> Source:
         def allow(seconds: float) -> None:
@@ -135,6 +142,7 @@ def main() -> None:
     replies = Replies(answers)
     worker = Worker(config, replies)
     bound_memory(worker.limits.child_mb)
+    worker.ready()
     while (batch := read_message(jobs)) is not None:
         for job in batch:
             worker.work(job)

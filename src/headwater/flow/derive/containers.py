@@ -93,10 +93,10 @@ def check_wav(file: BinaryIO, size: int) -> WavHeader:
         if name == b"data":
             return _wav_sound(form, length, size - file.tell())
         end = file.tell() + length + length % 2
+        if end > size + length % 2:
+            raise DataFault("TRUNCATED", f"The {name!r} chunk claims {length} bytes, more than the file holds.")
         if name == b"fmt ":
             form = _wav_format(file.read(min(length, 40)))
-        if end > size:
-            raise DataFault("TRUNCATED", f"The {name!r} chunk claims {length} bytes, more than the file holds.")
         file.seek(end)
     raise DataFault("TRUNCATED" if start or form else "UNREADABLE", "The file ends before its sound begins.")
 

@@ -23,7 +23,7 @@ from headwater.flow.derive.source import Limits
 from headwater.settings import SETTINGS, Settings
 
 ATTEMPTS: Final = 2
-START_SECONDS: Final = 60.0  # a cold machine may take this long to import and load
+LOAD_SECONDS: Final = 60.0  # a cold machine may take this long to start a child or to load a model, on top of its step
 READ_BYTES: Final = 1 << 20
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -111,6 +111,7 @@ class _Run:
     def __init__(self) -> None:
         self.finished: list[Result] = []
         self.partial: Result = {}
+        self.allowed = 0.0
         self.trouble: tuple[str, str] | None = None
 
 
@@ -128,24 +129,22 @@ class _Child:
         self._unpacker = Unpacker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
-        self._fresh = True
+        self._ready = False
+        self._loading = True
         self._send(packed(config))
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> _Run:
         run = _Run()
         self._send(packed(list(jobs)))
-        # Between objects and steps the clock starts again; what an object was allowed on top holds for its own steps.
-        extra = START_SECONDS if self._fresh else 0.0
-        deadline = time.monotonic() + self._limits.step_seconds + extra
         while len(run.finished) < len(jobs):
-            data = self._receive(deadline)
+            # The clock starts again with each answer; what an object was allowed on top holds for all its steps.
+            seconds = self._limits.step_seconds + run.allowed + (LOAD_SECONDS if self._loading else 0)
+            data = self._receive(time.monotonic() + seconds)
             if not data:
                 run.trouble = self._trouble(hung=data is None)
-                return run
+                break
             for message in self._unpacker.feed(data):
-                self._fresh = False
-                extra = self._note(run, message, extra)
-            deadline = time.monotonic() + self._limits.step_seconds + extra
+                self._note(run, message)
         return run
 
     def end(self) -> None:
@@ -157,19 +156,19 @@ class _Child:
         self.process.wait()
         self._errors.close()
 
-    def _note(self, run: _Run, message: Mapping[str, Any], extra: float) -> float:
-        if "allow" in message:
-            return max(extra, float(message["allow"]))
-        if "done" in message:
+    def _note(self, run: _Run, message: Mapping[str, Any]) -> None:
+        if "loading" in message:
+            self._ready, self._loading = True, message["loading"]
+        elif "allow" in message:
+            run.allowed = max(run.allowed, float(message["allow"]))
+        elif "done" in message:
             run.finished.append(run.partial)
-            run.partial = {}
-            return 0.0
-        if "fault" in message:
+            run.partial, run.allowed = {}, 0.0
+        elif "fault" in message:
             reason, detail = message["fault"]
             run.partial[message["step"]] = {"fault": (reason, detail)}
         else:
             run.partial[message["step"]] = {"ok": message["ok"]}
-        return extra
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has died: reading will tell how
@@ -189,7 +188,7 @@ class _Child:
                 f"No answer within limits.step_seconds, {self._limits.step_seconds:g} s, and its length's share.",
             )
         code = self.process.wait()
-        if self._fresh:
+        if not self._ready:
             raise Unavailable(f"The decoding child does not start: {self._last_words()}. Check the installation.")
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return "CRASHED", f"The decoder or model ended its process: {how}."

@@ -31,8 +31,10 @@ class Step:
 class Models:
     """The models that settings name, each loaded when first needed and kept."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], loading: Callable[[bool], None] | None = None) -> None:
+        """`loading` is told when a model begins to load and when it is there."""
         self._settings = settings
+        self._loading = loading or (lambda begun: None)
         self._known: dict[str, Model] = {}
         self._loaded: set[str] = set()
 
@@ -46,7 +48,9 @@ class Models:
         if setting not in self._loaded:
             if isinstance(model, Pdfium) and model.reader is not None:
                 self.loaded("models.caption")
+            self._loading(True)
             model.load()
+            self._loading(False)
             self._loaded.add(setting)
         return model
 

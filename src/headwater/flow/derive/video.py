@@ -25,8 +25,9 @@ from headwater.flow.models.port import Picture, Said, Sound
 FRAME_SECONDS: Final = 2.0
 WHOLE_SECONDS: Final = 120  # up to here every frame is decoded; beyond, only those that stand alone
 SPARSE_SECONDS: Final = 30  # fewer key frames than one in this time: decode everything after all
-THUMB_SIDE: Final = 64
-SAME_LEVELS: Final = 0.6  # mean difference of grey levels below which two frames look alike
+GRID: Final = (36, 64)  # cells down and across in which two frames are compared
+CELL_LEVELS: Final = 4.0  # grey levels by which a changed cell differs; a codec's noise stays below
+CELLS_MIN: Final = 4  # changed cells that make another frame: more than a pointer or a ticking clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,22 @@ def key_frames(source: Source) -> Iterator[KeyFrame]:
             if frame_ms < next_ms or count >= source.limits.frames:
                 continue
             next_ms = frame_ms - frame_ms % interval_ms + interval_ms
-            thumb = frame.to_ndarray(format="gray", width=THUMB_SIDE, height=THUMB_SIDE).astype(np.float32)
-            if last is not None and float(np.abs(thumb - last).mean()) < SAME_LEVELS:
+            cells = _cells(frame)
+            if last is not None and int((np.abs(cells - last) > CELL_LEVELS).sum()) < CELLS_MIN:
                 continue
-            last, count = thumb, count + 1
+            last, count = cells, count + 1
             yield _key_frame(frame_ms, frame)
     if last is None:
         raise DataFault("UNREADABLE", "No frame of it can be decoded.")
+
+
+def _cells(frame: Any) -> Any:
+    """The mean grey of each cell of the grid."""
+    grey = frame.to_ndarray(format="gray")
+    down, across = (max(1, side // cells) for side, cells in zip(grey.shape, GRID, strict=True))
+    rows, columns = grey.shape[0] // down, grey.shape[1] // across
+    blocks = grey[: rows * down, : columns * across].reshape(rows, down, columns, across)
+    return blocks.mean(axis=(1, 3), dtype=np.float32)
 
 
 def _key_frame(frame_ms: int, frame: Any) -> KeyFrame:

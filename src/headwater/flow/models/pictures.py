@@ -21,9 +21,10 @@ from headwater.flow.models.port import (
 )
 
 DETECT_SIDE: Final = 480  # the library's 736 takes four times as long on a screenshot and finds the same lines
-GAP_OF_HEIGHT: Final = 0.24  # a blank is at least this part of the line's height
-DIGIT_GAP_OF_HEIGHT: Final = 0.45  # a 1 stands in more white than other letters do
-INK_CONTRAST: Final = 40  # grey levels between ink and paper
+GAP_OF_HEIGHT: Final = 0.24  # a blank is at least this part of the ink's height
+DIGIT_GAP_OF_HEIGHT: Final = 0.4  # a 1 stands in more white than other letters do
+INK_LEVELS: Final = 20  # grey levels between ink and paper, at least
+INK_SHARE: Final = 0.25  # of the strongest contrast in the line: fainter is a codec's noise
 SLIM_MAX: Final = 8
 SAME_LINE: Final = 0.5  # boxes that share this part of their height stand on one line
 
@@ -139,24 +140,19 @@ def spaced(text: str, centres: Sequence[float], gaps: Sequence[tuple[float, floa
 
 
 def _gaps(picture: Picture, box: Box) -> list[tuple[float, float]]:
-    """Runs of columns without ink: the middle of each, and its width as a part of the line's height."""
+    """Runs of columns without ink: the middle of each, and its width as a part of the ink's height."""
     left, top, right, bottom = (max(0, int(side)) for side in box)
     grey = picture[top:bottom, left:right].mean(axis=2)
     if not grey.size:
         return []
-    inked = np.abs(grey - np.median(grey)).max(axis=0) > INK_CONTRAST
-    columns = np.flatnonzero(inked)
+    contrast = np.abs(grey - np.median(grey))
+    ink = contrast > max(INK_LEVELS, INK_SHARE * float(contrast.max()))
+    columns, rows = np.flatnonzero(ink.any(axis=0)), np.flatnonzero(ink.any(axis=1))
     if len(columns) < 2:
         return []
-    blank = np.diff(columns) - 1
-    wide = np.flatnonzero(blank >= GAP_OF_HEIGHT * (bottom - top))
-    return [
-        (
-            float(left + columns[at] + 1 + blank[at] / 2),
-            float(blank[at] / (bottom - top)),
-        )
-        for at in wide
-    ]
+    blank, height = np.diff(columns) - 1, rows[-1] - rows[0] + 1
+    wide = np.flatnonzero(blank >= GAP_OF_HEIGHT * height)
+    return [(float(left + columns[at] + 1 + blank[at] / 2), float(blank[at] / height)) for at in wide]
 
 
 def reading_order(lines: list[tuple[Box, str, float]]) -> list[tuple[Box, str, float]]:
