@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import DataFault
+from headwater.errors import DataFault, Unavailable
 
 
 def fine(source: Any, models: Any) -> dict[str, Any]:
@@ -58,6 +58,10 @@ def confused(source: Any, models: Any) -> dict[str, Any]:
     raise ValueError("the model is confused")
 
 
+def unwell(source: Any, models: Any) -> dict[str, Any]:
+    raise Unavailable("The endpoint does not answer.")
+
+
 def noisy(source: Any, models: Any) -> dict[str, Any]:
     os.write(1, b"a library prints\n" * 1000)
     return {"noise": True}
@@ -72,4 +76,6 @@ def pid(source: Any, models: Any) -> dict[str, Any]:
 
 
 def fetch(pointer: Any) -> bytes:
+    if pointer["path"] == "store-down":
+        raise Unavailable("The raw store does not answer.")
     return str(pointer["path"]).encode()

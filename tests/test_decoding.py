@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import media
+import numpy as np
 import psutil
 import pytest
 
@@ -164,3 +165,14 @@ def test_stored_bytes_that_changed_or_went_are_never_derived_from(lab: Lab) -> N
     assert faults(lab.sandbox.derive(["probe", "transcribe"], "audio", pointer)) == ["CORRUPT"]
     (lab.raw / pointer["path"]).unlink()
     assert faults(lab.sandbox.derive(["probe", "transcribe"], "audio", pointer)) == ["MISSING_OBJECT"]
+
+
+def test_a_path_that_leaves_the_store_is_a_bad_event(lab: Lab) -> None:
+    pointer = lab.pointer("a.wav", wav_bytes(media.tone()))
+    assert faults(lab.sandbox.derive(["probe"], "audio", {**pointer, "path": "../secret.wav"})) == ["BAD_EVENT"]
+
+
+def test_a_large_recording_is_streamed_from_its_file(lab: Lab) -> None:
+    silence = wav_bytes(np.zeros(16_000 * 600, np.int16))
+    results = lab.derive("a.wav", silence)
+    assert results["probe"]["ok"]["duration_ms"] == 600_000 and results["transcribe"]["ok"]["text"] == ""

@@ -15,7 +15,20 @@ import pytest
 from headwater.errors import Unavailable
 from headwater.flow.derive.sandbox import Sandbox, job
 
-STEPS = ("fine", "fault", "crash", "killed", "crash_once", "hang", "long_media", "greedy", "confused", "noisy", "pid")
+STEPS = (
+    "fine",
+    "fault",
+    "crash",
+    "killed",
+    "crash_once",
+    "hang",
+    "long_media",
+    "greedy",
+    "confused",
+    "noisy",
+    "pid",
+    "unwell",
+)
 POINTER = {"path": "x", "size": 1, "content_type": "audio/wav", "checksum": ""}
 
 
@@ -83,6 +96,13 @@ def test_an_exception_of_foreign_code_is_the_rows_fault(sandbox: Sandbox) -> Non
     before = derive(sandbox, "pid")["pid"]["ok"]["pid"]
     assert derive(sandbox, "confused")["confused"]["fault"] == ("CRASHED", "ValueError: the model is confused")
     assert derive(sandbox, "pid")["pid"]["ok"]["pid"] == before
+
+
+def test_a_model_that_does_not_answer_is_told_from_a_store_that_does_not(sandbox: Sandbox) -> None:
+    assert derive(sandbox, "unwell")["unwell"]["fault"][0] == "MODEL_DOWN"
+    with pytest.raises(Unavailable, match="raw store"):
+        derive(sandbox, "fine", path="store-down")
+    assert derive(sandbox, "fine") == {"fine": {"ok": {"size": 1}}}
 
 
 def test_a_probe_that_faults_speaks_for_the_whole_object(sandbox: Sandbox) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from headwater.domain.modality import Modality
-from headwater.errors import DataFault
+from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable
 from headwater.flow.derive.fetch import Fetched, fetcher
 from headwater.flow.derive.frames import packed, read_message
 from headwater.flow.derive.source import Limits, Source
@@ -69,6 +69,10 @@ class Worker:
                         break
         except DataFault as fault:
             self._fault(job["steps"][0], fault.reason, fault.detail)
+        except InvalidRequest as error:  # the store refuses the path: an event from elsewhere made it
+            self._fault(job["steps"][0], "BAD_EVENT", str(error))
+        except HeadwaterError as error:  # the store's trouble, not the object's
+            self._replies.say({"unavailable": str(error)})
         self._replies.say({"done": True})
 
     def _loading(self, begun: bool) -> None:
@@ -89,6 +93,8 @@ class Worker:
             return True
         except DataFault as fault:
             return self._fault(step, fault.reason, fault.detail)
+        except Unavailable as error:
+            return self._fault(step, "MODEL_DOWN", str(error))
         except MemoryError:
             limit = f"It needs more memory than limits.child_mb, {self.limits.child_mb} MB."
             self._fault(step, "TOO_LARGE", limit)

@@ -13,6 +13,7 @@ VIDEO_CONTAINERS: Final = ("mov", "matroska", "avi")
 # Their headers say exactly how long they are; others are estimates or are told by their last page.
 EXACT_CONTAINERS: Final = ("flac", "mov")
 SHORT_SHARE: Final = 0.95
+ALIVE_SECONDS: Final = 10
 
 
 @contextmanager
@@ -46,9 +47,13 @@ def sound_blocks(source: Source, media: Any, stream: Any, container: str) -> Ite
     """Mono, 16 kHz. Damaged packets are passed over; a sound of nothing else is UNREADABLE."""
     claimed = duration_of(media, stream)
     longest = int(source.limits.media_minutes * 60 * SAMPLE_RATE)
-    heard = 0
+    heard = told = 0
     for block in _resampled(_frames(media, stream)):
         heard += len(block)
+        # Headers may say too little or nothing of the length: sound that keeps coming is a sign of life.
+        if heard - told >= ALIVE_SECONDS * SAMPLE_RATE:
+            told = heard
+            source.allow(ALIVE_SECONDS * source.limits.realtime_factor)
         if heard > longest:
             raise DataFault("TOO_LARGE", f"It is longer than limits.media_minutes, {source.limits.media_minutes:g}.")
         yield block

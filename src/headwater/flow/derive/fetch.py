@@ -66,9 +66,10 @@ def _stored(store: RawStore, pointer: Pointer) -> Iterator[Fetched]:
             return
     except NotFound as error:
         raise DataFault("MISSING_OBJECT", str(error)) from error
-    with tempfile.NamedTemporaryFile(prefix="headwater-") as file:
+    # A file without a name: nothing is left behind when the child is killed.
+    with tempfile.TemporaryFile() as file:
         _require_checksum(pointer, _copied(store, pointer, file))
-        yield Path(file.name)
+        yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
 def _digest(path: Path) -> str:

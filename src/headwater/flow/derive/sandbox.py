@@ -62,10 +62,13 @@ class Sandbox:
         return self.derive_many([job(steps, modality, pointer, text)])[0]
 
     def derive_many(self, jobs: Sequence[Mapping[str, Any]]) -> list[Result]:
-        """Several objects, made by `job`, at once: less talk for each. Answers come in the same order."""
+        """Several objects, made by `job`, at once: less talk for each. Answers come in the same order.
+
+        Raises Unavailable where the raw store does not answer: that is no object's fault.
+        """
         results: list[Result] = []
         while len(results) < len(jobs):
-            run = self._started().run(jobs[len(results) :])
+            run = self._run(jobs[len(results) :])
             results.extend(run.finished)
             if run.trouble is not None:
                 self.close()
@@ -92,11 +95,18 @@ class Sandbox:
                 crashes = 0
                 if left.pop(0) == WHOLE_OBJECT or not left:
                     break
-            run = self._started().run([{**lost, "steps": left}])
+            run = self._run([{**lost, "steps": left}])
             result |= run.finished[0] if run.finished else run.partial
             if run.trouble:
                 self.close()
         return result
+
+    def _run(self, jobs: Sequence[Mapping[str, Any]]) -> "_Run":
+        try:
+            return self._started().run(jobs)
+        except Unavailable:
+            self.close()  # answers to the rest of the batch are still on their way
+            raise
 
     def _started(self) -> "_Child":
         if self._child is None or self._child.process.poll() is not None:
@@ -159,6 +169,8 @@ class _Child:
     def _note(self, run: _Run, message: Mapping[str, Any]) -> None:
         if "loading" in message:
             self._ready, self._loading = True, message["loading"]
+        elif "unavailable" in message:
+            raise Unavailable(message["unavailable"])
         elif "allow" in message:
             run.allowed = max(run.allowed, float(message["allow"]))
         elif "done" in message:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.domain.tables import Table
+from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
 from headwater.flow.models.documents import Pdfium
 from headwater.flow.models.port import Model, ModelCard, Said
@@ -69,6 +70,11 @@ def probed(**found: Any) -> StepResult:
 
 
 def said_result(said: Said, model_seconds: float) -> StepResult:
+    """A row's columns; raises DataFault BAD_OUTPUT where a model answered with something unusable."""
+    if not isinstance(said, Said) or not isinstance(said.text, str):
+        raise DataFault("BAD_OUTPUT", f"The model answered with {type(said).__name__}, not with text.")
+    if said.confidence is not None and not 0 <= said.confidence <= 1:
+        raise DataFault("BAD_OUTPUT", f"The model's confidence is {said.confidence}; it must be between 0 and 1.")
     return {
         "text": said.text,
         "language": said.language,

@@ -92,6 +92,7 @@ def key_frames(source: Source) -> Iterator[KeyFrame]:
             if last is not None and int((np.abs(cells - last) > CELL_LEVELS).sum()) < CELLS_MIN:
                 continue
             last, count = cells, count + 1
+            source.allow(FRAME_SECONDS * source.limits.realtime_factor)
             yield _key_frame(frame_ms, frame)
     if last is None:
         raise DataFault("UNREADABLE", "No frame of it can be decoded.")
