@@ -78,15 +78,21 @@ def headwater(**given: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit code and never raises."""
+    """Run one command; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if "_HEADWATER_COMPLETE" in os.environ:
+        headwater.main(prog_name="headwater")  # the shell asks what could come next
     try:
-        code = headwater.main(arguments, prog_name="headwater", standalone_mode=False)
+        # Not `headwater.main`: click's has opinions of its own on Ctrl-C and on closed pipes.
+        with headwater.make_context("headwater", [*arguments] or ["--help"]) as context:
+            headwater.invoke(context)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return 0
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
     except BrokenPipeError:
         # What is still buffered has no reader either; without this the interpreter complains about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

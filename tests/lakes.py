@@ -1,0 +1,80 @@
+"""A small lake with something in every table, made without Spark: for tests of what only reads."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from sample_rows import append, rows
+
+from headwater import lake as lakes
+from headwater.domain import tables
+from headwater.domain.progress import CONSUMED, DUPLICATES, NEXT_SEQ
+from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
+from headwater.flow.models.lexical import Lexical
+from headwater.storage import catalog as catalogs
+
+CALL: Final = "audio/acme/2026-03-01/call.wav"
+SCREEN: Final = "images/globex/2026-03-01/screen.png"
+CHAT: Final = "chat/acme/m1"
+CALL_BYTES: Final = b"RIFF of a call"
+# A transcript may hold anything; a terminal must not obey it.
+SAID: Final = "the refund never \x1b[31marrived\x1b]0;owned\x07 \x9b5m\u202ehere"
+SHOWN: Final = "Error 502 bad gateway on the billing page"
+_CHUNKS: Final = {CALL: "c" * 24, SCREEN: "d" * 24, CHAT: "e" * 24}
+CALL_CHUNK: Final = _CHUNKS[CALL]
+
+
+def small_lake(directory: Path) -> Path:
+    """One call, one screenshot, one chat line, one broken file; indexed, nothing pending."""
+    with lakes.init(directory) as lake:
+        parts = lake._components
+        pointer = parts.raw_store.put_bytes(CALL, CALL_BYTES, "audio/wav").to_dict()
+        parts.raw_store.put_bytes(SCREEN, b"PNG", "image/png")
+        call = {"customer": "acme", "modality": "audio", "event_id": "e1", "object_id": CALL, "pointer": pointer}
+        screen = {"customer": "globex", "modality": "image", "event_id": "e2", "object_id": SCREEN}
+        chat = {"customer": "acme", "modality": "chat", "event_id": "m1", "object_id": CHAT}
+        _add(lake, EVENTS, [call, screen, {**chat, "text": "hello there"}], {CONSUMED: "{}", DUPLICATES: "7"})
+        _add(lake, METADATA, [{**call, **_made("probe", "probe 1")}, {**screen, **_made("probe", "probe 1")}])
+        heard = _made("transcribe", "pocketsphinx 5.1.1")
+        _add(lake, TRANSCRIPTS, [{**call, **heard, "text": SAID, "confidence": 0.6}])
+        _add(lake, CAPTIONS, [{**screen, **_made("caption", "rapidocr 1.4.4"), "text": SHOWN}])
+        _add(lake, MESSAGES, [{**chat, **_made("message", "inline 1"), "text": "hello there"}])
+        bad = {"event_id": "e3", "object_id": "audio/acme/2026-03-01/cut.wav", "customer": "acme", "step": "probe"}
+        _add(lake, QUARANTINE, [{**bad, "reason": "TRUNCATED", "detail": "it ends \x1b[2Jearly", "attempts": 1}])
+        _embed(lake, [(call, TRANSCRIPTS, SAID), (screen, CAPTIONS, SHOWN), (chat, MESSAGES, "hello there")])
+    return directory
+
+
+def _made(step: str, model: str) -> dict[str, Any]:
+    return {"step": step, "model": model, "fingerprint": f"{step}-print"}
+
+
+def _add(
+    lake: lakes.Lake, table: tables.Table, given: list[dict[str, Any]], properties: dict[str, str] | None = None
+) -> None:
+    catalog = lake._components.catalog
+    append(catalog.load_table(table.name), rows(table, given), table.day)
+    consumed = '{"bronze.events": 3}' if table not in {EVENTS, EMBEDDINGS} else "{}"
+    changes = {NEXT_SEQ: str(len(given)), CONSUMED: consumed, **(properties or {})}
+    catalogs.set_properties_if(catalog, table.name, {}, changes)
+
+
+def _embed(lake: lakes.Lake, texts: list[tuple[dict[str, Any], tables.Table, str]]) -> None:
+    embedder = Lexical()
+    given = [
+        {
+            **about,
+            **_made("embed", embedder.card.label),
+            "fingerprint": embedder.card.fingerprint,
+            "chunk_id": _CHUNKS[about["object_id"]],
+            "source_table": table.name,
+            "source_model": "pocketsphinx 5.1.1" if table is TRANSCRIPTS else "rapidocr 1.4.4",
+            "text": text,
+            "locator": {"start_ms": 65_000, "end_ms": 71_500} if table is TRANSCRIPTS else None,
+            "vector": embedder.run([text])[0],
+        }
+        for about, table, text in texts
+    ]
+    read = '{"silver.transcripts": 1, "silver.captions": 1, "silver.messages": 1}'
+    _add(lake, EMBEDDINGS, given, {CONSUMED: read})
+    lake._components.index.upsert(rows(EMBEDDINGS, given))
+    lake._components.index.set_position(len(given))

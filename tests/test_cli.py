@@ -1,0 +1,322 @@
+"""The command line: pinned JSON, results on stdout and the rest on stderr, one sentence for each error."""
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, small_lake
+
+from headwater.cli.main import COMMANDS, main
+from headwater.demo import tour
+from headwater.errors import Conflict
+from headwater.storage.ledger import open_ledger
+
+PROGRAM = [sys.executable, "-m", "headwater"]
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Read by all tests of this file, written by none."""
+    return small_lake(tmp_path_factory.mktemp("cli") / "lake")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    assert main(["init", str(tmp_path / "lake")]) == 0
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str | Path) -> Answer:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Answer(code, *capsys.readouterr())
+
+    return run
+
+
+def test_search_has_the_pinned_shape(call: Any, lake: Path) -> None:
+    found = call("search", "refund", "--customer", "acme", "--lake", lake, "--json").json
+    assert set(found) == {"hits", "stale_by"}
+    hit = found["hits"][0]
+    pinned = {"id", "score", "customer", "modality", "text", "snippet", "model", "locator", "pointer"}
+    assert pinned <= set(hit)
+    assert set(hit["pointer"]) == {"path", "offset", "size", "content_type", "checksum"}
+    assert hit["pointer"]["checksum"] == hashlib.sha256(CALL_BYTES).hexdigest()
+    assert (hit["id"], found["stale_by"]) == (CALL_CHUNK, 0)
+
+
+def test_trace_has_the_pinned_shape(call: Any, lake: Path) -> None:
+    found = call("trace", CALL_CHUNK, "--lake", lake, "--json").json
+    assert {"object", "event", "derived", "vectors", "refs"} <= set(found)
+    assert found["object"]["path"] == CALL
+    assert all({"table", "id", "model"} <= set(row) for row in found["derived"])
+    assert {row["table"] for row in found["derived"]} == {"silver.metadata", "silver.transcripts"}
+    assert [row["id"] for row in found["vectors"]] == [CALL_CHUNK]
+
+
+def test_status_has_the_pinned_shape(call: Any, lake: Path) -> None:
+    found = call("status", "--lake", lake, "--json").json
+    assert set(found) == {"tables", "log", "raw", "duplicates", "quarantined", "index"}
+    assert all(set(row) == {"name", "rows", "files", "median_file_bytes", "snapshots"} for row in found["tables"])
+    assert (set(found["log"]), set(found["raw"])) == ({"lag"}, {"objects", "bytes"})
+    assert found["index"] == {"entries": 3, "stale_by": 0}
+    assert (found["duplicates"], found["quarantined"]) == (7, 1)
+
+
+def test_sql_has_the_pinned_shape(call: Any, lake: Path) -> None:
+    found = call("sql", "select customer, count(*) as n from events group by 1 order by 1", "--lake", lake, "--json")
+    assert found.json == {
+        "columns": ["customer", "n"],
+        "rows": [{"customer": "acme", "n": 2}, {"customer": "globex", "n": 1}],
+    }
+
+
+def test_the_other_shapes(call: Any, lake: Path) -> None:
+    quarantine = call("quarantine", "--lake", lake, "--json").json
+    assert quarantine["reasons"][0].keys() == {"reason", "count", "way_out"}
+    assert quarantine["rows"][0]["object_id"] == "audio/acme/2026-03-01/cut.wav"
+    show = call("show", "embeddings", "--limit", "2", "--lake", lake, "--json").json
+    assert (show["table"], len(show["rows"])) == ("silver.embeddings", 2)
+    assert "vector" not in show["columns"]
+    flow = call("flow", "--lake", lake, "--json").json
+    assert [(stage["name"], stage["pending"]) for stage in flow["stages"]] == [
+        ("land", None), ("bronze", 0), ("derive", 0), ("embed", 0), ("index", 0),
+    ]  # fmt: skip
+    settings = call("settings", "--lake", lake, "--json").json
+    assert settings["settings"][0].keys() == {"name", "value", "origin", "purpose"}
+    plan = call("maintain", "--dry-run", "--lake", lake, "--json").json
+    assert plan["tables"][0].keys() == {"table", "files", "compact", "expire", "older_than"}
+    assert call("upgrade", "--lake", lake, "--json").json == {"found": 1, "wanted": 1, "steps": [], "applied": True}
+
+
+def test_what_a_person_sees_says_the_same(call: Any, lake: Path) -> None:
+    found = call("search", "refund", "--lake", lake).out
+    assert "01:05–01:11" in found and CALL in found and "pocketsphinx 5.1.1" in found and CALL_CHUNK in found
+    assert "TRUNCATED × 1" in call("quarantine", "--lake", lake).out
+    assert "silver.transcripts" in call("trace", "e1", "--lake", lake).out
+    assert "up to date" in call("flow", "--lake", lake).out
+    board = call("status", "--lake", lake).out
+    assert "7 duplicates seen" in board and "pending     nothing" in board
+    assert SCREEN in call("show", "captions", "--lake", lake).out
+
+
+@pytest.mark.parametrize(
+    "line", [["search", "refund"], ["trace", "e1"], ["show", "transcripts"], ["quarantine"],
+             ["sql", "select text from transcripts"]],
+)  # fmt: skip
+def test_data_cannot_drive_the_terminal(call: Any, lake: Path, line: list[str]) -> None:
+    for arguments in (line, [*line, "--json"]):
+        found = call(*arguments, "--lake", lake).out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found)
+
+
+def test_json_keeps_what_the_terminal_is_spared(call: Any, lake: Path) -> None:
+    rows = call("sql", "select text from transcripts", "--lake", lake, "--json").json["rows"]
+    assert rows[0]["text"].startswith("the refund never \x1b[31marrived")
+
+
+def test_get_gives_the_raw_bytes(lake: Path, tmp_path: Path) -> None:
+    told = [*PROGRAM, "--lake", str(lake), "get", "e1"]
+    assert subprocess.run(told, check=True, capture_output=True).stdout == CALL_BYTES
+    assert main(["--lake", str(lake), "get", CALL_CHUNK, "-o", str(tmp_path / "call.wav")]) == 0
+    assert (tmp_path / "call.wav").read_bytes() == CALL_BYTES
+
+
+def test_get_leaves_no_file_of_bytes_that_fail_their_checksum(call: Any, tmp_path: Path) -> None:
+    lake = small_lake(tmp_path / "lake")
+    stored = lake / "raw" / CALL
+    stored.chmod(0o644)
+    stored.write_bytes(b"tampered")
+    answer = call("get", "e1", "-o", tmp_path / "call.wav", "--lake", lake)
+    assert answer.code == 6 and "checksum" in answer.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake"]
+
+
+def test_put_tells_each_file_and_stores_the_sound_ones(call: Any, empty: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
+    (tmp_path / "notes.txt").write_text("?")
+    answer = call("put", tmp_path / "a.wav", tmp_path / "notes.txt", tmp_path / "no.wav", "--customer", "acme",
+                  "--lake", empty, "--json")  # fmt: skip
+    assert answer.code == 2
+    assert answer.json["summary"] == {"stored": 1, "already_there": 0, "failed": 2}
+    stored, refused, missing = answer.json["results"]
+    assert set(stored) == {"source", "status", "id", "path", "size", "error"}
+    assert (empty / "raw" / stored["path"]).read_bytes() == b"RIFF"
+    assert refused["error"] == {"kind": "InvalidRequest", "message": refused["error"]["message"], "retryable": False}
+    assert missing["error"]["kind"] == "NotFound"
+    again = call("put", tmp_path / "a.wav", "--customer", "acme", "--lake", empty)
+    assert again.code == 0 and "1 already there" in again.out
+
+
+def test_put_takes_text_and_lines_of_stdin(call: Any, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("first\n\nsecond\n"))
+    answer = call("put", "-", "--text", "third", "--customer", "acme", "--lake", empty, "--json")
+    assert answer.json["summary"]["stored"] == 3
+    assert call("flow", "--lake", empty, "--json").json["stages"][1]["pending"] == 3
+
+
+def test_put_refuses_one_id_for_several_and_nothing_at_all(call: Any, empty: Path) -> None:
+    several = call("put", "--text", "a", "--text", "b", "--id", "x", "--customer", "acme", "--lake", empty)
+    assert several.code == 2 and "--id" in several.err
+    assert call("put", "--customer", "acme", "--lake", empty).code == 2
+    late = call("put", "--text", "a", "--at", "yesterday", "--customer", "acme", "--lake", empty)
+    assert late.code == 2 and "2026-01-31" in late.err
+
+
+def test_nothing_pending_is_found_out_without_spark(call: Any, empty: Path) -> None:
+    answer = call("run", "--once", "--lake", empty)
+    assert (answer.code, answer.out) == (0, "Nothing pending.\n")
+    assert call("run", "--once", "--lake", empty, "--json").json == {"started": False, "done": {}}
+    assert not (empty / "logs").exists()
+    assert call("retry", "--lake", empty).out == "Nothing to retry.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "kind", "hint"),
+    [
+        (["search"], 2, "InvalidRequest", "--help"),
+        (["serch", "x"], 2, "InvalidRequest", "Did you mean search?"),
+        (["show", "transcipts"], 3, "NotFound", "transcripts"),
+        (["trace", "nobody"], 3, "NotFound", "nobody"),
+        (["sql", "drop table events"], 2, "InvalidRequest", "SELECT"),
+        (["settings", "--set", "raw.url=x"], 2, "InvalidRequest", "raw.uri"),
+        (["status", "--set", "raw.uri"], 2, "InvalidRequest", "--set raw.uri=VALUE"),
+        (["quarantine", "--reason", "bored"], 2, "InvalidRequest", "TRUNCATED"),
+        (["search", "x", "--limit", "0"], 2, "InvalidRequest", "1<=x<=1000"),
+        (["get", "e1"], 2, "InvalidRequest", "-o"),
+    ],
+)
+def test_an_error_is_one_sentence_and_an_exit_code(
+    call: Any, lake: Path, line: list[str], code: int, kind: str, hint: str
+) -> None:
+    if line[0] != "get":
+        plain = call("--lake", lake, *line)
+        assert (plain.code, plain.out) == (code, "")
+        assert hint in plain.err and "Traceback" not in plain.err and plain.err.count("\n") == 1
+    told = call("--lake", lake, *line, "--json")
+    assert (told.code, told.err) == (code, "")
+    assert set(told.json) == {"error"} and set(told.json["error"]) == {"kind", "message", "retryable"}
+    assert told.json["error"]["kind"] == kind and hint in told.json["error"]["message"]
+
+
+def test_where_no_lake_is_the_error_says_how_to_make_one(call: Any, tmp_path: Path) -> None:
+    answer = call("status", "--lake", tmp_path / "none")
+    assert answer.code == 3 and f"headwater init {tmp_path / 'none'}" in answer.err
+
+
+def test_a_bug_is_one_sentence_unless_asked_for_more(call: Any, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for metadata in (empty / "warehouse").rglob("*.metadata.json"):
+        metadata.write_text("{")
+    short = call("flow", "--lake", empty)
+    assert short.code != 0 and short.err.count("\n") == 1 and "Traceback" not in short.err
+    monkeypatch.setenv("HEADWATER_DEBUG", "1")
+    assert "Traceback" in call("flow", "--lake", empty).err
+
+
+def test_a_newer_lake_is_refused_and_an_older_one_is_sent_to_upgrade(call: Any, empty: Path) -> None:
+    ledger = open_ledger(f"sqlite:///{empty}/ledger.db")
+    ledger.set_fact("format", "99")
+    newer = call("status", "--lake", empty)
+    assert newer.code == 4 and "99" in newer.err and newer.err.count("\n") == 1
+    assert call("upgrade", "--lake", empty).code == 4
+    ledger.set_fact("format", "0")
+    assert "headwater upgrade" in call("status", "--lake", empty).err
+
+
+def test_the_lake_is_the_nearest_upwards_or_named(
+    call: Any, lake: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = empty / "some" / "where"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert call("settings", "--json").json["lake"] == str(empty)
+    monkeypatch.setenv("HEADWATER_LAKE", str(lake))
+    assert call("settings", "--json").json["lake"] == str(lake)
+    assert call("--lake", str(empty), "settings", "--json").json["lake"] == str(empty)
+    assert call("settings", "--json", "--lake", str(empty)).json["lake"] == str(empty)
+
+
+def test_secrets_are_masked_wherever_they_come_from(call: Any, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_S3_SECRET_KEY", "hush-hush")
+    answer = call("settings", "--lake", empty)
+    assert "hush-hush" not in answer.out and "environment HEADWATER_S3_SECRET_KEY" in answer.out
+    assert "hush-hush" not in call("settings", "--lake", empty, "--set", "s3.secret_key=hush-hush", "--json").out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_json_and_lake(call: Any, name: str) -> None:
+    answer = call(name, "--help")
+    assert answer.code == 0
+    assert {"--json", "--lake", "--set"} <= set(answer.out.replace(",", " ").split())
+
+
+def test_help_imports_nothing_heavy_and_comes_at_once() -> None:
+    spent = []
+    for line in (["--help"], ["search", "--help"], ["run", "--help"], ["demo", "--help"]):
+        code = (
+            f"import sys, resource; from headwater.cli.main import main; main({line!r}); "
+            "heavy = {'pyarrow', 'numpy', 'rich', 'pyspark', 'duckdb', 'pyiceberg', 'lancedb'} & set(sys.modules); "
+            "used = resource.getrusage(resource.RUSAGE_SELF); "
+            "print('#', sorted(heavy), used.ru_utime + used.ru_stime)"
+        )
+        last = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        heavy, _, seconds = last.splitlines()[-1].removeprefix("# ").rpartition(" ")
+        assert heavy == "[]"
+        spent.append(float(seconds))
+    # CPU time, because other tests may hold the cores; alone, the wall shows the same.
+    assert max(spent) < 0.5
+
+
+def test_a_reader_that_went_away_is_no_error(lake: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    for extra in ([], ["--json"]):
+        line = [*PROGRAM, "--lake", str(lake), "settings", *extra]
+        done = subprocess.run(line, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (141, "")
+    os.close(writer)
+
+
+def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
+    line = [*PROGRAM, "--lake", str(empty), "put", "-", "--customer", "acme"]
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)  # it waits for stdin by then
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "Interrupted.\n")
+
+
+def test_the_version_is_told(call: Any) -> None:
+    assert call("--version").out.startswith("headwater ")
+
+
+def test_the_demo_replaces_only_what_the_demo_made(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(Conflict, match="--lake"):
+        tour.make_lake(mine, keep=False)
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    for _ in range(2):
+        tour.make_lake(tmp_path / "demo", keep=False).close()
+    assert (tmp_path / "demo" / tour.MARK).is_file()
