@@ -1,0 +1,103 @@
+"""Set-up says in one sentence what is missing, and does nothing when nothing changed."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# A port on which nobody listens, for whatever would go to the network.
+NOWHERE = "http://127.0.0.1:9"
+OFFLINE = {
+    "PIP_INDEX_URL": NOWHERE,
+    "PIP_EXTRA_INDEX_URL": "",
+    "PIP_FIND_LINKS": "",
+    "PIP_RETRIES": "0",
+    "PIP_NO_CACHE_DIR": "1",
+    "UV_DEFAULT_INDEX": NOWHERE,
+    "HTTP_PROXY": NOWHERE,
+    "HTTPS_PROXY": NOWHERE,
+}
+
+
+@pytest.fixture
+def setup() -> ModuleType:
+    loader = SourceFileLoader("setup_script", str(ROOT / "scripts" / "setup"))
+    specification = importlib.util.spec_from_loader("setup_script", loader)
+    assert specification is not None
+    module = importlib.util.module_from_spec(specification)
+    loader.exec_module(module)
+    return module
+
+
+def run_setup(root: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, root / "scripts" / "setup"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / ".project").exists(), reason="this clone was not set up by make")
+def test_a_second_set_up_is_silent_quick_and_needs_no_network() -> None:
+    start = time.monotonic()
+    done = run_setup(ROOT, **OFFLINE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert time.monotonic() - start < 10
+
+
+def test_no_network_is_one_sentence(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "requirements.lock").write_text(f"click==8.1.8 --hash=sha256:{'0' * 64}\n")
+    done = run_setup(tmp_path, **OFFLINE)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("No network: packages could not be fetched.")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_sentence(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    with pytest.raises(setup.Failed, match=r"^1\.0 GB are free at .*; set-up needs 4 GB"):
+        setup.check_space()
+    assert setup.explain("OSError: [Errno 28] No space left on device", speaks=False).startswith("The disk is full")
+
+
+def test_an_old_python_is_one_sentence(setup: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(setup.sys, "version_info", (3, 9, 2))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(setup.Failed, match=r"^Python 3\.9 found; Headwater needs 3\.11 or newer"):
+        setup.check_python()
+
+
+def test_a_missing_java_is_told_before_anything_is_installed(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for name in ("pyproject.toml", "requirements.lock"):
+        (tmp_path / name).write_text("")
+    done = run_setup(tmp_path, JAVA_HOME="/nowhere")
+    assert done.stderr == (
+        "JAVA_HOME is /nowhere, and it has no bin/java; Headwater needs 17 or newer:"
+        " apt-get install openjdk-17-jre-headless\n"
+    )
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_make_alone_lists_every_target() -> None:
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("setup", "demo", "test", "check", "bench", "soak", "clean"):
+        assert f"make {target} " in listed
+
+
+def test_ci_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text()
