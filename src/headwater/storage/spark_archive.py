@@ -1,6 +1,6 @@
 """The class-data archive: what Spark's JVM loads at every start, kept ready to map into memory.
 
-Writes  <environment>/var/headwater/spark-<key>.jsa, about 100 MB
+Writes  <environment>/var/headwater/spark-<key>.jsa, about 200 MB
 Key     Java's version and the class path; another Java or another pyspark makes another archive.
 
 A real, small run (a stream from files through Python workers into a table, a transaction, a merge, a look-up) loads
