@@ -177,6 +177,8 @@ def _flatten(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dic
         for key, value in body.items():
             name = f"{section}.{key}"
             if name in OPEN_SECTIONS:
+                if not isinstance(value, Mapping):
+                    raise InvalidRequest(f"{FILE_NAME}: {name} must be a section: [{name}]")
                 opened[name] = {inner: str(text) for inner, text in value.items()}
             else:
                 plain[name] = value

@@ -50,7 +50,7 @@ def settings_page() -> str:
 
     def row(setting: Setting) -> str:
         default = f"`{setting.default}`" if setting.default != "" else "empty"
-        bounds = " to ".join(f"{bound:g}" for bound in (setting.minimum, setting.maximum) if bound is not None)
+        bounds = " to ".join(f"{bound:,}" for bound in (setting.minimum, setting.maximum) if bound is not None)
         bounds = f"at least {bounds}" if bounds and setting.maximum is None else bounds
         return f"| `{setting.name}` | {default} | {bounds} | {setting.purpose} |"
 

@@ -1,6 +1,6 @@
 """Derive: what models make of each object.
 
-Reads   bronze.events
+Reads   bronze.events, the raw store
 Writes  silver.quarantine, silver.metadata, silver.transcripts, silver.captions, silver.messages
 Key     object × step × model
 Invariant: pointers travel, and the worker that needs bytes fetches them; a result is memoised before any table is

@@ -1,0 +1,144 @@
+"""The architecture, held by tests that fail when it is broken; most show here that they would."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from lakes import CALL_CHUNK, small_lake
+
+from headwater.domain import tables
+from headwater.flow.map import BRONZE, DERIVE, EMBED, FLOW, INDEX, LAND, Stage
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "headwater"
+MODULES = {
+    LAND.name: "flow/land.py",
+    BRONZE.name: "flow/bronze.py",
+    DERIVE.name: "flow/derive/stage.py",
+    EMBED.name: "flow/embed.py",
+    INDEX.name: "flow/index.py",
+}
+# What a docstring calls it → what the map calls it.
+PLACES = {
+    "raw store": "raw",
+    "pointer log": "log",
+    "index": "index",
+    "files": "",
+    **{t.name: t.name for t in tables.TABLES},
+}
+
+
+def lint_imports(source: Path, work: Path) -> subprocess.CompletedProcess[str]:
+    """The contracts of pyproject.toml against a copy of the package."""
+    shutil.copytree(source, work / "headwater", ignore=shutil.ignore_patterns("__pycache__", "recordings"))
+    shutil.copy(ROOT / "pyproject.toml", work)
+    return run_lint(work)
+
+
+def run_lint(work: Path) -> subprocess.CompletedProcess[str]:
+    code = (
+        f"import sys; sys.path.insert(0, {str(work)!r}); from importlinter.cli import lint_imports; "
+        f"sys.exit(lint_imports(config_filename='pyproject.toml', cache_dir=None, no_cache=True))"
+    )
+    return subprocess.run([sys.executable, "-c", code], check=False, cwd=work, capture_output=True, text=True)
+
+
+def test_imports_go_down_only_and_the_contracts_notice_when_they_do_not(tmp_path: Path) -> None:
+    sound = lint_imports(SOURCE, tmp_path)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    for module, line in (
+        ("domain/keys.py", "import headwater.storage.memo"),
+        ("flow/embed.py", "import headwater.flow.bronze"),
+        ("flow/map.py", "import headwater.upkeep.format"),
+        ("storage/reading.py", "import pyspark"),
+    ):
+        broken = tmp_path / "headwater" / module
+        before = broken.read_text()
+        broken.write_text(f"{before}\n{line}\n")
+        assert run_lint(tmp_path).returncode == 1, f"{line} in {module} went unnoticed"
+        broken.write_text(before)
+
+
+def chain_breaks(flow: Iterable[Stage]) -> list[str]:
+    """Where a stage reads what no earlier one writes, or names what is not there."""
+    places = {"raw", "log", "index", *(table.name for table in tables.TABLES)}
+    written: set[str] = set()
+    found = []
+    for stage in flow:
+        found += [f"{stage.name} reads {name} before it is written" for name in stage.reads if name not in written]
+        found += [f"{stage.name} names {name}" for name in (*stage.reads, *stage.writes) if name not in places]
+        written.update(stage.writes)
+    return found
+
+
+def test_the_map_is_a_chain() -> None:
+    assert chain_breaks(FLOW) == []
+    assert {name for stage in FLOW for name in stage.writes} >= {table.name for table in tables.TABLES}
+    assert (
+        chain_breaks(reversed(FLOW))
+        and chain_breaks((LAND, DERIVE))
+        and chain_breaks((Stage("x", (), ("y",), "", 1, ""),))
+    )
+
+
+def told(module: str, word: str) -> set[str]:
+    """What a stage's docstring says after Reads or Writes."""
+    text = ast.get_docstring(ast.parse((SOURCE / module).read_text(encoding="utf-8"))) or ""
+    found = re.search(rf"^{word} +(.*?)(?=^[A-Z]|\Z)", text, re.MULTILINE | re.DOTALL)
+    said = found[1] if found else ""
+    return {place for name, place in PLACES.items() if re.search(rf"\b{re.escape(name)}\b", said) and place}
+
+
+@pytest.mark.parametrize("stage", FLOW, ids=lambda stage: stage.name)
+def test_a_stage_says_what_the_map_says(stage: Stage) -> None:
+    assert told(MODULES[stage.name], "Reads") == set(stage.reads)
+    assert told(MODULES[stage.name], "Writes") == set(stage.writes)
+
+
+PROBE = """
+import json, sys
+started = []
+sys.addaudithook(lambda event, about: started.append(str(about[1])) if event == "subprocess.Popen" else None)
+from headwater.cli.main import main
+for line in json.loads(sys.argv[1]):
+    exec(line["code"]) if "code" in line else main(line["line"])
+    jvm = sorted({"pyspark", "py4j"} & set(sys.modules)) + [call for call in started if "java" in call]
+    if jvm:
+        print("JVM:", line, jvm, file=sys.stderr)
+        sys.exit(1)
+"""
+
+
+def probe(*lines: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", PROBE, json.dumps(lines)], check=False, capture_output=True, text=True)
+
+
+def test_reading_imports_no_spark_and_starts_no_java(tmp_path: Path) -> None:
+    lake = str(small_lake(tmp_path / "lake"))
+    lines = [
+        ["settings"], ["flow"], ["run", "--once"], ["status"], ["search", "refund"], ["trace", CALL_CHUNK],
+        ["sql", "select count(*) from transcripts"], ["show", "captions"], ["quarantine"], ["maintain", "--dry-run"],
+        ["get", "e1", "-o", str(tmp_path / "call.wav")], ["put", "--text", "hello", "--customer", "acme"],
+    ]  # fmt: skip
+    done = probe(*({"line": [*line, "--lake", lake]} for line in lines))
+    assert done.returncode == 0, done.stderr
+    assert "headwater:" not in done.stderr
+
+
+def test_the_probe_notices_a_jvm() -> None:
+    assert probe({"code": "import py4j"}).returncode == 1
+    assert probe({"code": "import subprocess; subprocess.run(['echo', 'java'], capture_output=True)"}).returncode == 1
+
+
+def test_a_module_says_where_it_stands_and_stays_readable() -> None:
+    for file in SOURCE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert ast.get_docstring(ast.parse(text)), f"{file} has no docstring"
+        assert text.count("\n") <= 330, f"{file} has grown too long"
+        assert file.stem not in {"utils", "common", "core", "helpers", "manager"}

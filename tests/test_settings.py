@@ -1,0 +1,85 @@
+"""Settings: the later origin wins, the unknown is refused by its nearest name, every value is held to its range."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.errors import InvalidRequest, NotFound
+from headwater.settings import SETTINGS, load, resolve
+
+LAKE = Path("/lake")
+
+
+def chosen(
+    name: str, document: dict[str, Any], options: dict[str, Any], environment: dict[str, str]
+) -> tuple[Any, str]:
+    found = resolve(LAKE, document, options, environment)
+    return found[name], found.chosen[name].origin
+
+
+def test_file_then_environment_then_option() -> None:
+    document, environment, options = (
+        {"run": {"batch_rows": 1}},
+        {"HEADWATER_RUN_BATCH_ROWS": "2"},
+        {"run.batch_rows": "3"},
+    )
+    assert chosen("run.batch_rows", {}, {}, {}) == (2_000, "default")
+    assert chosen("run.batch_rows", document, {}, {}) == (1, "headwater.toml")
+    assert chosen("run.batch_rows", document, {}, environment) == (2, "environment HEADWATER_RUN_BATCH_ROWS")
+    assert chosen("run.batch_rows", document, options, environment) == (3, "option")
+
+
+def test_defaults_stand_in_the_lake_and_every_default_is_in_its_range() -> None:
+    found = resolve(LAKE, {}, {setting.name: setting.default for setting in SETTINGS}, {})
+    assert found["raw.uri"] == "/lake/raw"
+    assert found["catalog.uri"] == "sqlite:////lake/catalog.db"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"raw": {"url": "x"}}, "Did you mean raw.uri?"),
+        ({"rwa": {"uri": "x"}}, "Did you mean raw.uri?"),
+        ({"lake": "x"}, "lake"),
+        ({"run": {"batch_rows": 0}}, "at least 1"),
+        ({"index": {"recall_target": 2.0}}, "between 0.5 and 1"),
+        ({"run": {"batch_rows": "many"}}, "run.batch_rows must be a int"),
+        ({"run": {"batch_rows": True}}, "run.batch_rows must be a int"),
+        ({"models": {"language": "maybe"}}, "models.language must be a bool"),
+        ({"raw": {"uri": ["x"]}}, "raw.uri must be a str"),
+        ({"spark": {"conf": "x"}}, "spark.conf"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_hint(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        resolve(LAKE, document, {}, {})
+    assert said in str(refused.value)
+
+
+def test_open_sections_pass_through() -> None:
+    found = resolve(LAKE, {"spark": {"conf": {"spark.executor.memory": "4g"}, "master": "local[2]"}}, {}, {})
+    assert found.section("spark.conf") == {"spark.executor.memory": "4g"}
+    assert (found["spark.master"], found.section("kafka.conf")) == ("local[2]", {})
+
+
+def test_secrets_are_masked_only_when_set() -> None:
+    def shown(options: dict[str, Any]) -> Any:
+        rows = {row["name"]: row["value"] for row in resolve(LAKE, {}, options, {}).shown()}
+        return rows["s3.secret_key"]
+
+    assert (shown({}), shown({"s3.secret_key": "hush"})) == ("", "********")
+
+
+def test_a_directory_without_the_file_is_not_a_lake_and_bad_toml_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="headwater init"):
+        load(tmp_path)
+    (tmp_path / "headwater.toml").write_text("[raw\n")
+    with pytest.raises(InvalidRequest, match=r"headwater\.toml"):
+        load(tmp_path)
+
+
+def test_every_setting_documents_itself() -> None:
+    for setting in SETTINGS:
+        assert setting.purpose.endswith((".", "…")) and len(setting.purpose) > 10, setting.name
+        assert setting.name.count(".") == 1 and setting.name == setting.name.lower()
