@@ -1,5 +1,6 @@
 """Fixtures that more than one file needs: a lake's settings, and a Spark whose engine is started once for all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ from headwater.storage.spark import start_spark, stop_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Spark's workers and the decoding children must find the tests' own models.
+os.environ["PYTHONPATH"] = str(Path(__file__).parent)
 
 
 def lake_settings(directory: Path, **options: str | float) -> Settings:

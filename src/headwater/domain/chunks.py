@@ -20,7 +20,7 @@ def chunks_of(text: str, segments: Sequence[Mapping[str, Any]]) -> Iterator[Chun
     pieces = [(segment["text"], segment) for segment in segments] or [(text, {})]
     group: list[tuple[str, Mapping[str, Any]]] = []
     length = 0
-    for piece, place in ((cut, place) for piece, place in pieces for cut in _cut(piece)):
+    for piece, place in ((cut, place) for whole, place in pieces for cut in _cut(whole)):
         apart = bool(group) and any(group[-1][1].get(name) != place.get(name) for name in ("page", "frame_ms"))
         if group and (apart or length + len(piece) > CHUNK_CHARACTERS):
             yield _join(group)

@@ -1,6 +1,5 @@
 """A pointer event: the small message that says an object has arrived. It never carries a payload but chat text."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,8 +50,3 @@ class Event:
             occurred_at=parse_time(fields["occurred_at"]),
             text=fields.get("text"),
         )
-
-    @property
-    def content_hash(self) -> str:
-        """What must agree when an id is seen again: everything that was sent."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -9,7 +9,7 @@ costs a second look at what the log still holds.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,8 +19,8 @@ from headwater import faults
 from headwater.clock import Clock
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS, QUARANTINE
-from headwater.errors import InternalError
 from headwater.storage.ledger import Ledger
+from headwater.storage.log_stream import read_log
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of, publish
 
@@ -50,12 +50,13 @@ _EVENT = StructType(
 Position = tuple[int, int]  # partition and offset of a line of the log
 
 
+Line = Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is to become of a batch; a sound line in none of these sets is a new event of a new object."""
 
-    ends: Mapping[int, int]  # the next offset to read, by partition
-    lines: int
     unsound: int
     accepted: int
     duplicates: frozenset[Position]
@@ -69,24 +70,26 @@ def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledg
     begun = progress_of(spark, EVENTS).offsets
     parsed = _parse(lines.where(_unread(begun))).persist()
     try:
-        verdict = _judge(parsed, ledger)
-        _require_gapless(verdict, begun, log)
-        refused = verdict.unsound + len(verdict.conflicts)
-        faults.point("bronze.keyed")
-        position = {"log": {str(partition): end for partition, end in {**begun, **verdict.ends}.items()}}
-        now = F.lit(clock())
-        publish(spark, QUARANTINE, _refused(parsed, verdict, now) if refused else None, position, stage="quarantine")
-        faults.point("bronze.quarantined")
-        return publish(
-            spark,
-            EVENTS,
-            _accepted(parsed, verdict, now) if verdict.accepted else None,
-            position,
-            stage="bronze",
-            duplicates=len(verdict.duplicates),
-        ).rows
+        seen = _collect(parsed)
+        ends = _ends(seen)
+        if missing := _missing(seen, begun, ends, log):
+            # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
+            parsed = _parse(read_log(spark, log, missing)).unionByName(parsed)
+            seen = _collect(parsed)
+        return _bring(spark, parsed, _judge(seen, ledger), {**begun, **ends}, clock)
     finally:
         parsed.unpersist()
+
+
+def _bring(spark: SparkSession, parsed: DataFrame, verdict: Verdict, ends: Mapping[int, int], clock: Clock) -> int:
+    faults.point("bronze.keyed")
+    position = {"log": {str(partition): end for partition, end in ends.items()}}
+    now = F.lit(clock())
+    refused = _refused(parsed, verdict, now) if verdict.unsound or verdict.conflicts else None
+    publish(spark, QUARANTINE, refused, position, stage="quarantine")
+    faults.point("bronze.quarantined")
+    accepted = _accepted(parsed, verdict, now) if verdict.accepted else None
+    return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates)).rows
 
 
 def _parse(lines: DataFrame) -> DataFrame:
@@ -127,35 +130,52 @@ def _content_hash() -> Column:
     return F.sha2(F.to_json(F.struct("event_id", "modality", "customer", *pointer, "text")), 256)
 
 
-def _judge(parsed: DataFrame, ledger: Ledger) -> Verdict:
-    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
-    lines = (
-        parsed.select(
-            "sound",
-            "log_partition",
-            "log_offset",
-            "log_end",
-            "event_id",
-            F.col("pointer.path").alias("object_id"),
-            F.col("pointer.checksum").alias("checksum"),
-            _content_hash().alias("content_hash"),
-        )
-        .orderBy("log_partition", "log_offset")
-        .toArrow()
-        .to_pylist()
+def _collect(parsed: DataFrame) -> list[Line]:
+    """What the driver needs to judge a batch: keys and positions, no payload."""
+    keys = parsed.select(
+        "sound",
+        "log_partition",
+        "log_offset",
+        "log_end",
+        "event_id",
+        F.col("pointer.path").alias("object_id"),
+        F.col("pointer.checksum").alias("checksum"),
+        _content_hash().alias("content_hash"),
     )
-    sound = [line for line in lines if line["sound"]]
+    lines: list[Line] = keys.toArrow().to_pylist()
+    return lines
+
+
+def _ends(seen: Sequence[Line]) -> dict[int, int]:
+    """The next offset to read, by partition."""
+    ends: dict[int, int] = {}
+    for line in seen:
+        ends[line["log_partition"]] = max(line["log_end"], ends.get(line["log_partition"], 0))
+    return ends
+
+
+def _missing(
+    seen: Sequence[Line], begun: Mapping[int, int], ends: Mapping[int, int], log: PointerLog
+) -> list[Position]:
+    """Offsets are dense, so what lies below a batch's end and was not read before must be in the batch."""
+    first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
+    expected = sum(end - first.get(partition, 0) for partition, end in ends.items())
+    if len(seen) >= expected:
+        return []
+    there = {_position(line) for line in seen}
+    wanted = ((partition, offset) for partition, end in ends.items() for offset in range(first[partition], end))
+    return [position for position in wanted if position not in there]
+
+
+def _judge(seen: Sequence[Line], ledger: Ledger) -> Verdict:
+    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
+    sound = [line for line in seen if line["sound"]]
     duplicates, conflicts = _claim(ledger, "event", sound, "event_id", "content_hash")
     known = duplicates | conflicts
     new = [line for line in sound if _position(line) not in known]
     echoes, lies = _claim(ledger, "object", new, "object_id", "checksum")
-    ends: dict[int, int] = {}
-    for line in lines:
-        ends[line["log_partition"]] = max(line["log_end"], ends.get(line["log_partition"], 0))
     return Verdict(
-        ends,
-        lines=len(lines),
-        unsound=len(lines) - len(sound),
+        unsound=len(seen) - len(sound),
         accepted=len(new) - len(lies),
         duplicates=frozenset(duplicates),
         conflicts=frozenset(conflicts | lies),
@@ -163,19 +183,8 @@ def _judge(parsed: DataFrame, ledger: Ledger) -> Verdict:
     )
 
 
-def _require_gapless(verdict: Verdict, begun: Mapping[int, int], log: PointerLog) -> None:
-    """Offsets are dense: were a segment missing from the batch, moving on would lose it for good."""
-    first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
-    expected = sum(end - first.get(partition, 0) for partition, end in verdict.ends.items())
-    if verdict.lines < expected:
-        raise InternalError(
-            f"{expected - verdict.lines} lines of the log are missing from a batch that ends at {dict(verdict.ends)}. "
-            "Nothing was written. Remove the checkpoints directory of the lake and run again: the log is read anew."
-        )
-
-
 def _claim(
-    ledger: Ledger, kind: str, lines: Sequence[Mapping[str, Any]], key: str, content: str
+    ledger: Ledger, kind: Literal["event", "object"], lines: Sequence[Line], key: str, content: str
 ) -> tuple[set[Position], set[Position]]:
     """Positions that came second for their key: with the same content, and with other content."""
     firsts = ledger.claim_first(kind, [(line[key], line[content], *_position(line)) for line in lines])
@@ -190,7 +199,7 @@ def _claim(
     return same, other
 
 
-def _position(line: Mapping[str, Any]) -> Position:
+def _position(line: Line) -> Position:
     return line["log_partition"], line["log_offset"]
 
 

@@ -1,0 +1,259 @@
+"""What the flow promises, on real parts: one Spark engine for all of these, a lake for each."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import rounds
+
+from headwater import lake as lakes
+from headwater.components import Components
+from headwater.domain.tables import EVENTS, MESSAGES
+from headwater.errors import Conflict
+from headwater.lake import Lake
+from headwater.settings import load
+from headwater.storage import publish as publishing
+from headwater.upkeep.maintenance import apply_maintenance, plan_maintenance
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
+    rounds.use_cheap_models(tmp_path / "lake")
+    with lakes.init(tmp_path / "lake") as made:
+        yield made
+
+
+def test_the_same_event_a_thousand_times_is_one_row_a_step_and_one_call(lake: Lake, tmp_path: Path) -> None:
+    folder = rounds.make_media(tmp_path, 1)
+    (landed,) = lake.put(folder / "call-1-0.wav", customer="acme", at=AT)
+    assert landed.event is not None
+    for _ in range(9):
+        lake._components.log.publish([landed.event] * 111)
+    lake.run()
+
+    assert lake.status()["duplicates"] == 999
+    for table in ("events", "metadata", "transcripts", "embeddings"):
+        assert lake.table(table).to_arrow().num_rows == 1, table
+    memo = list((lake.settings.lake / "memo").rglob("*.json"))
+    assert len(memo) == 1
+    lake.run()
+    assert lake.status()["duplicates"] == 999
+
+
+def test_equal_bytes_of_two_customers_are_two_objects_and_one_model_result(lake: Lake, tmp_path: Path) -> None:
+    folder = rounds.make_media(tmp_path, 1)
+    for customer in ("acme", "globex"):
+        list(lake.put(folder / "call-1-0.wav", customer=customer, at=AT))
+    lake.run()
+    assert lake.table("transcripts").to_arrow()["customer"].to_pylist() == ["acme", "globex"]
+    assert len(list((lake.settings.lake / "memo").rglob("*.json"))) == 1
+
+
+def test_an_id_used_again_with_other_content_is_quarantined_and_the_first_stays(lake: Lake) -> None:
+    lake.put_text("my invoice is wrong", customer="acme", id="x", at=AT)
+    lake.put_text("my invoice is right", customer="acme", id="x", at=AT)
+    lake.run()
+    assert lake.table("messages").to_arrow()["text"].to_pylist() == ["my invoice is wrong"]
+    assert [row["reason"] for row in lake.quarantine()["rows"]] == ["CONFLICT"]
+
+
+def test_a_line_that_is_no_event_costs_one_quarantined_row_and_the_rest_goes_on(lake: Lake) -> None:
+    lake._components.log.publish_raw(["{", "[]", '{"event_id": 5}'])  # type: ignore[attr-defined]
+    lake.put_text("hello, is anybody there", customer="acme", at=AT)
+    lake.run()
+    assert [row["reason"] for row in lake.quarantine()["rows"]] == ["BAD_EVENT"] * 3
+    assert lake.table("messages").to_arrow().num_rows == 1
+
+
+def test_a_lost_checkpoint_costs_nothing_but_a_second_look(lake: Lake, tmp_path: Path) -> None:
+    rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
+    lake.run()
+    before, duplicates = rounds.contents(lake), lake.status()["duplicates"]
+    shutil.rmtree(lake.settings.text("checkpoints.uri"))
+    lake.put_text("one more line", customer="acme", id="more", at=AT)
+    lake.run()
+    after = rounds.contents(lake)
+    assert lake.status()["duplicates"] == duplicates
+    assert len(after["bronze.events"]) == len(before["bronze.events"]) + 1
+    assert after["silver.transcripts"] == before["silver.transcripts"]
+
+
+def test_an_event_before_its_bytes_waits_in_quarantine_and_is_recovered_once_they_are_there(
+    lake: Lake, tmp_path: Path
+) -> None:
+    folder = rounds.make_media(tmp_path, 1)
+    (landed,) = lake.put(folder / "call-1-0.wav", customer="acme", at=AT)
+    stored = lake.settings.lake / "raw" / landed.event.object_id  # type: ignore[union-attr]
+    data = stored.read_bytes()
+    stored.unlink()
+    lake.run()
+    assert [(row["reason"], row["attempts"]) for row in lake.quarantine()["rows"]] == [("MISSING_OBJECT", 1)]
+
+    again = lake.retry("MISSING_OBJECT")
+    assert (again.tried, again.recovered) == (1, 0)
+    assert [(row["reason"], row["attempts"]) for row in lake.quarantine()["rows"]] == [("MISSING_OBJECT", 2)]
+
+    stored.write_bytes(data)
+    again = lake.retry()
+    assert (again.tried, again.recovered, again.still_quarantined) == (1, 1, 0)
+    assert lake.quarantine()["rows"] == []
+    for table in ("metadata", "transcripts", "embeddings"):
+        assert lake.table(table).to_arrow().num_rows == 1, table
+
+
+def test_a_retried_object_has_the_very_rows_of_a_live_one(lake: Lake, engine: None, tmp_path: Path) -> None:
+    folder = rounds.make_media(tmp_path, 1)
+    rounds.use_cheap_models(tmp_path / "live")
+    with lakes.init(tmp_path / "live") as live:
+        for one in (lake, live):
+            list(one.put(folder / "shot-1.png", folder / "call-1-0.wav", customer="acme", at=AT))
+        stored = lake.settings.lake / "raw" / "audio/acme/2026-03-01/call-1-0.wav"
+        stored.rename(tmp_path / "aside")
+        lake.run()
+        (tmp_path / "aside").rename(stored)
+        lake.retry()
+        live.run()
+        assert rounds.contents(lake) == rounds.contents(live)
+
+
+def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path) -> None:
+    rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
+    lake.run()
+    before = lake.search("invoice is wrong").to_dict()
+    assert before["hits"] and before["stale_by"] == 0
+    lake._components.index.delete(None)
+    assert lake.search("invoice is wrong").to_dict() == {"hits": [], "stale_by": lake.status()["tables"][5]["rows"]}
+    lake.run()
+    assert lake.search("invoice is wrong").to_dict() == before
+
+
+def test_a_second_run_is_refused_by_a_sentence_that_names_the_first(lake: Lake) -> None:
+    code = (
+        "import sys, time, headwater.lake as lakes, threading\n"
+        "with lakes.open(sys.argv[1])._alone('run', threading.Event()):\n"
+        "    print('held', flush=True); time.sleep(60)"
+    )
+    first = subprocess.Popen([sys.executable, "-c", code, lake.settings.lake], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "held\n"
+        with pytest.raises(Conflict, match=str(first.pid)):
+            lake.run()
+    finally:
+        first.kill()
+        first.wait()
+    lake.run()
+
+
+def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: Lake, tmp_path: Path) -> None:
+    for number in range(6):
+        rounds.put_round(lake, rounds.make_media(tmp_path, number), 1)
+        lake.run()
+    before = rounds.contents(lake)
+    files = {table["name"]: table["files"] for table in lake.status()["tables"]}
+    parts = lake._components
+    later = datetime.now(UTC) + timedelta(days=30)
+    plan = plan_maintenance(parts.catalog, lake.settings, now=later)
+    done = apply_maintenance(lake.spark, plan, lambda _: None)
+
+    assert {care.table for care in plan.tables if not care.idle} == {result.table for result in done}
+    assert files["bronze.events"] >= 6
+    assert {table["name"]: table["files"] for table in lake.status()["tables"]}["bronze.events"] == 1
+    assert {table["name"]: table["snapshots"] for table in lake.status()["tables"]}["bronze.events"] == 1
+    assert rounds.contents(lake) == before
+    assert not lake.pending()
+    lake.put_text("still here after the cleaning", customer="acme", id="after", at=AT)
+    lake.run()
+    assert len(rounds.contents(lake)["bronze.events"]) == len(before["bronze.events"]) + 1
+
+
+def test_a_second_writer_of_a_stage_is_refused_and_leaves_no_row(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = lake.spark
+    names = ("object_id", "customer", "modality", "step", "model", "fingerprint", "event_id")
+    row = dict.fromkeys(names, "x") | {"occurred_at": AT, "derived_at": AT, "pointer": {"path": "x"}}
+    rows = spark.createDataFrame(
+        pa.Table.from_pylist([row], pa.schema([f for f in MESSAGES.schema if f.name != "seq"]))
+    )
+    stage = publishing._stage
+
+    def stage_while_another_publishes(*arguments: Any) -> Any:
+        staged = stage(*arguments)
+        monkeypatch.undo()  # from here on, whoever publishes does so undisturbed
+        monkeypatch.setattr(publishing, "_LOCKS", defaultdict(threading.Lock))  # another process has locks of its own
+        publishing.publish(spark, MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
+        return staged
+
+    monkeypatch.setattr(publishing, "_stage", stage_while_another_publishes)
+    with pytest.raises(Conflict, match="another writer"):
+        publishing.publish(spark, MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
+    assert lake.table("messages").to_arrow().num_rows == 1
+    assert publishing.progress_of(spark, MESSAGES).next_seq == 1
+
+
+def test_batches_are_cut_by_bytes_as_well_as_by_rows(engine: None, tmp_path: Path) -> None:
+    directory = tmp_path / "lake"
+    rounds.use_cheap_models(directory)
+    with lakes.init(directory):
+        pass
+    components = Components(load(directory, {"run.batch_bytes": 20_000, "run.batch_rows": 3}))
+    with Lake(components) as lake:
+        folder = rounds.make_media(tmp_path, 1)
+        list(lake.put(folder, customer="acme", at=AT))  # two calls of 16 kB each
+        for line in range(4):
+            lake.put_text(f"line {line} of many", customer="acme", id=f"l{line}", at=AT)
+        batches: list[int] = []
+        lake.run(report=lambda stage, done: batches.append(done) if stage == "derive" else None)
+    # The broken file and the first call; two calls would be 32 kB. Then three rows at a time.
+    assert batches == [2, 3, 3]
+
+
+def test_streaming_takes_events_as_they_come_and_stops_when_asked(lake: Lake) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
+    thread.start()
+    try:
+        lake.put_text("where is my parcel", customer="acme", id="s1", at=AT)
+        _wait_for(lambda: lake.table("embeddings").to_arrow().num_rows == 1)
+        lake.put_text("it never came", customer="acme", id="s2", at=AT)
+        _wait_for(lambda: lake._components.index.position() == 2)
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert len(lake.search("parcel").hits) >= 1
+
+
+def _wait_for(condition: object, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.3)
+
+
+def test_sigterm_ends_a_stream_cleanly_and_leaves_the_lake_free(lake: Lake) -> None:
+    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    lake.put_text("please call me back", customer="acme", id="t1", at=AT)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(lambda: lake._components.index.position() == 1)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    lake.run()
