@@ -7,6 +7,7 @@ The engine (JVM and SparkContext) takes seconds to start and is shared; a sessio
 Iceberg catalog under the name `lake`. Importing this module imports neither pyspark nor a JVM.
 """
 
+import atexit
 import logging
 import os
 import signal
@@ -174,6 +175,7 @@ def _start_engine(
     except BaseException:
         jvm.stop()
         raise
+    atexit.register(jvm.stop)
     return _Engine(jvm, conf, root)
 
 
@@ -204,6 +206,7 @@ def _stop_engine(engine: _Engine) -> None:
         if gateway is not None:
             gateway.shutdown()
         engine.jvm.stop()
+        atexit.unregister(engine.jvm.stop)
 
 
 def _quiet() -> None:

@@ -2,22 +2,27 @@
 
 Spark's own launcher starts a shell and a first JVM only to compute the command line of the second; that line is known
 here, so it is given at once, and pyspark is imported while the JVM boots.
-Invariant: the JVM's stdin is a pipe that only this process holds, and its gateway exits when that pipe closes; so it
-survives neither a clean exit nor SIGKILL of Python. A session of its own keeps the terminal's Ctrl-C away from it.
+Invariant: the JVM does not outlive Python. Its stdin is a pipe that only this process holds, and its gateway exits when
+that closes; this takes a second, in which a job could still commit, so on Linux the kernel kills it at once if Python
+is killed. A session of its own keeps the terminal's Ctrl-C away from it.
 """
 
+import ctypes
 import hashlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -27,6 +32,7 @@ from headwater.storage.jars import cache_directory, spark_home
 from headwater.storage.java import Java
 
 START_SECONDS: Final = 120
+PR_SET_PDEATHSIG: Final = 1
 STOP_SECONDS: Final = 20
 # Writing the archive happens while the JVM exits, and takes a minute on a busy machine.
 RECORD_SECONDS: Final = 600
@@ -154,8 +160,17 @@ def launch(request: Launch) -> Jvm:
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
+            preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, safe between fork and exec
         )
     return Jvm(process, exchange, output, RECORD_SECONDS if request.record else STOP_SECONDS)
+
+
+def _die_with_parent() -> Callable[[], object] | None:
+    # The kernel's signal follows the thread that started the JVM, so only the main thread, which lives as long as the
+    # process, may ask for it.
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return None
+    return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _command(request: Launch) -> list[str]:
