@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.flow.models.port import Model
+    from headwater.storage.catalog import Tables
     from headwater.storage.vector_index import VectorIndex
 
 
@@ -41,6 +42,13 @@ class Components:
         from headwater.storage.catalog import open_catalog
 
         return open_catalog(self.settings)
+
+    @cached_property
+    def reader(self) -> "Tables":
+        """The same tables for those who only read: half the imports."""
+        from headwater.storage.catalog import open_reader
+
+        return open_reader(self.settings)
 
     @cached_property
     def embedder(self) -> "Model":

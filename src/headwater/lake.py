@@ -50,7 +50,7 @@ class TableReader:
     def to_arrow(self) -> "pa.Table":
         from headwater.storage.reading import scan
 
-        return scan(self._components.catalog, self.table.name)
+        return scan(self._components.reader, self.table.name)
 
     def to_pandas(self) -> "pd.DataFrame":
         return self.to_arrow().to_pandas()
@@ -59,7 +59,7 @@ class TableReader:
         """A relation to go on querying; its connection has the other tables as views too."""
         from headwater.storage.reading import duck
 
-        return duck(self._components.catalog).table(self.table.name)
+        return duck(self._components.reader).table(self.table.name)
 
     def to_spark(self) -> "DataFrame":
         """Starts Spark."""
@@ -109,7 +109,7 @@ class Lake:
         """The raw bytes behind an id or a path, in pieces, verified against their checksum."""
         from headwater.upkeep.lineage import fetch_object
 
-        return fetch_object(self._components.catalog, self._components.raw_store, id)
+        return fetch_object(self._components.reader, self._components.raw_store, id)
 
     def search(
         self,
@@ -177,7 +177,7 @@ class Lake:
         """What `maintain` would do; starts no JVM."""
         from headwater.upkeep.maintenance import plan_maintenance
 
-        return plan_maintenance(self._components.catalog, self.settings, now=self._components.clock())
+        return plan_maintenance(self._components.reader, self.settings, now=self._components.clock())
 
     def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
         """Compact and expire; safe beside a run."""
@@ -192,7 +192,7 @@ class Lake:
     def quarantine(self, reason: str | None = None) -> dict[str, Any]:
         from headwater.upkeep.quarantine import list_quarantine
 
-        return list_quarantine(self._components.catalog, reason)
+        return list_quarantine(self._components.reader, reason)
 
     def retry(self, reason: str | None = None, report: Callable[[str, int], None] | None = None) -> "Retried":
         """Derive again what is quarantined, then carry what came of it on to the index."""
@@ -211,18 +211,18 @@ class Lake:
         from headwater.upkeep.health import status
 
         parts = self._components
-        return status(parts.catalog, parts.log, parts.index)
+        return status(parts.reader, parts.log, parts.index)
 
     def trace(self, id: str) -> dict[str, Any]:
         from headwater.upkeep.lineage import trace
 
         parts = self._components
-        return trace(parts.catalog, parts.index, parts.raw_store, id).to_dict()
+        return trace(parts.reader, parts.index, parts.raw_store, id).to_dict()
 
     def sql(self, query: str) -> dict[str, Any]:
         from headwater.storage.reading import run_sql
 
-        return run_sql(self._components.catalog, query)
+        return run_sql(self._components.reader, query)
 
     @contextmanager
     def _alone(self, name: str, stop: threading.Event) -> Iterator[None]:

@@ -15,9 +15,10 @@ from headwater.domain.tables import TABLES
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from headwater.storage.catalog import Tables
 
 # Fewer small files than this in a table are not worth a rewrite.
 _FILES_MIN: Final = 5
@@ -62,7 +63,7 @@ class TableDone:
     snapshots_after: int
 
 
-def plan_maintenance(catalog: "Catalog", settings: Settings, *, now: datetime) -> MaintenancePlan:
+def plan_maintenance(catalog: "Tables", settings: Settings, *, now: datetime) -> MaintenancePlan:
     """Pure: reads metadata, writes nothing, starts no JVM."""
     target = settings.whole("maintain.file_mb") * _MEGABYTE
     horizon = now - timedelta(hours=settings.number("maintain.keep_hours"))

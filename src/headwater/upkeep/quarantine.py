@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.domain.quarantine import REASONS
 from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.errors import InvalidRequest
+from headwater.storage.catalog import Tables
 from headwater.storage.reading import scan, to_json_rows
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
     from headwater.settings import Settings
@@ -33,7 +33,7 @@ class Retried:
     still_quarantined: int
 
 
-def list_quarantine(catalog: "Catalog", reason: str | None = None) -> dict[str, Any]:
+def list_quarantine(catalog: Tables, reason: str | None = None) -> dict[str, Any]:
     """`{"reasons": [{"reason", "count", "way_out"}], "rows": [{…}]}`"""
     where = {"reason": check_reason(reason)} if reason else None
     rows = to_json_rows(scan(catalog, QUARANTINE.name, [n for n in QUARANTINE.schema.names if n != "seq"], where))
