@@ -19,9 +19,9 @@ from headwater.lake import Lake, init
 SEED: Final = 7
 MARK: Final = ".headwater-demo"  # a directory with this file in it was made by the demo and may be made again
 QUERIES: Final[tuple[dict[str, str], ...]] = (
-    {"query": "payment declined by the bank"},
+    {"query": "the screen is broken"},
+    {"query": "invoice is still open"},
     {"query": "restart the router", "customer": "globex"},
-    {"query": "end the contract", "modality": "document"},
 )
 
 

@@ -1,5 +1,8 @@
 """`headwater demo`"""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,4 +109,13 @@ def _draw_next(tour: dict[str, Any], directory: Path) -> None:
     if tour["trace"] and tour["trace"]["object"]:
         tries.insert(1, f"trace {tour['trace']['object']['path']}")
     for line in tries:
-        say(f"  headwater --lake {directory} {line}")
+        say(f"  {_program()} --lake {directory} {line}")
+
+
+def _program() -> str:
+    """As it was called, where a shell would not find it by its name alone: what is printed can be pasted."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    if called.name != "headwater" or (found and Path(found).samefile(called)):
+        return "headwater"
+    return os.path.relpath(called)
