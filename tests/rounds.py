@@ -1,4 +1,4 @@
-"""Rounds of small, real media with something of everything: calls, pictures, chat, a duplicate, broken files, poison."""
+"""Rounds of small, real media with something of everything: calls, pictures, chat, duplicates, broken files, poison."""
 
 import struct
 import wave

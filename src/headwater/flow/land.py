@@ -82,13 +82,16 @@ def land_stream(
 
 def land_text(log: PointerLog, text: str, customer: str, *, at: datetime, event_id: str | None = None) -> Landed:
     """A chat message travels inline and needs no raw object; without an id it gets a fresh one."""
+    event = text_event(text, customer, event_id or str(uuid.uuid4()), at)
+    log.publish([event])
+    return Landed(event.object_id, "stored", event)
+
+
+def text_event(text: str, customer: str, event_id: str, at: datetime) -> Event:
+    """A message as an event, checked; publish many of them at once where there are many."""
     data = _checked_text(text)
-    event_id = event_id or str(uuid.uuid4())
-    key = chat_key(customer, event_id)
-    pointer = Pointer(key, len(data), "text/plain", hashlib.sha256(data).hexdigest())
-    landed = Landed(key, "stored", Event(event_id, Modality.CHAT, customer, pointer, _to_millisecond(at), text))
-    _publish(log, [landed])
-    return landed
+    pointer = Pointer(chat_key(customer, event_id), len(data), "text/plain", hashlib.sha256(data).hexdigest())
+    return Event(event_id, Modality.CHAT, customer, pointer, _to_millisecond(at), text)
 
 
 def land_many(

@@ -95,6 +95,8 @@ class Worker:
             return self._fault(step, fault.reason, fault.detail)
         except Unavailable as error:
             return self._fault(step, "MODEL_DOWN", str(error))
+        except InvalidRequest as error:  # a model that cannot be found here is no object's fault
+            raise Unavailable(f"{step} has no model to work with. {error}") from error
         except MemoryError:
             limit = f"It needs more memory than limits.child_mb, {self.limits.child_mb} MB."
             self._fault(step, "TOO_LARGE", limit)
