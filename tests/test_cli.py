@@ -306,6 +306,26 @@ def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
     assert (process.returncode, err) == (130, "Interrupted.\n")
 
 
+def test_the_first_signal_asks_and_the_second_ends() -> None:
+    code = "import time\nfrom headwater.cli.progress import stoppable\nwith stoppable() as stop:\n    print('ready')\n"
+    patient, deaf = code + "    stop.wait()\nprint('done')", code + "    time.sleep(60)"
+    for script, signals, ends in ((patient, [signal.SIGTERM], 0), (deaf, [signal.SIGINT, signal.SIGINT], 130)):
+        process = subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.3)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == ends and b"Stopping after the work under way" in err
+
+
+def test_without_java_the_demo_says_so_at_once(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    answer = call("demo", "--lake", tmp_path / "demo")
+    assert (answer.code, answer.out) == (5, "") and "install openjdk" in answer.err
+    assert not (tmp_path / "demo").exists()
+
+
 def test_the_version_is_told(call: Any) -> None:
     assert call("--version").out.startswith("headwater ")
 

@@ -22,7 +22,7 @@ def command(session: Session, once: bool, master: str | None) -> None:
     from headwater.cli.progress import Bars, stoppable
 
     options = {"spark.master": master} if master else {}
-    with session.open(**options) as lake, stoppable() as stop:
+    with stoppable() as stop, session.open(**options) as lake:
         pending = lake.pending()
         if pending or not once:
             session.note("Starting Spark …" if once else "Starting Spark. Ctrl-C stops it; nothing is lost.")

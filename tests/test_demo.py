@@ -1,0 +1,31 @@
+"""The demo: the whole flow on real media, what it shows is true, and what it tells to try next works."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from headwater.cli.commands import demo
+from headwater.cli.main import main
+from headwater.domain.tables import TABLES
+
+
+def test_the_demo_shows_the_whole_flow_and_its_commands_can_be_pasted(
+    engine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "demo-lake"
+    assert main(["demo", "--lake", str(lake), "--json"]) == 0
+    tour = json.loads(capsys.readouterr().out)
+    assert len(tour["arrived"]) == 4
+    assert set(tour["derived"]) == {table.name for table in TABLES} and all(tour["derived"].values())
+    assert len(tour["heard"]) == 5
+    assert all(0 < line["confidence"] <= 1 and line["word_error"] < 0.6 for line in tour["heard"])
+    assert [len(answer["hits"]) > 0 for answer in tour["searches"]] == [True] * 3
+    assert tour["trace"]["object"]["exists"] and tour["trace"]["object"]["path"].startswith("audio/")
+    assert {row["reason"] for row in tour["quarantine"]["rows"]} == {"TRUNCATED", "UNREADABLE"}
+    demo._draw(tour, lake)
+    drawn = capsys.readouterr().out
+    assert "word error" in drawn and "The file ends too early." in drawn
+    for line in drawn.partition("Try next\n")[2].strip().splitlines():
+        assert main(shlex.split(line)[1:]) == 0, line
