@@ -34,14 +34,21 @@ class Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._progress is None:
+            return
+        for name, task in self._tasks.items():
+            # A total that nobody knew is what came of it; otherwise the bar would go on pulsing in the scroll-back.
+            if self._totals.get(name) is None:
+                self._progress.update(task, total=self._done.get(name, 0))
+        self._progress.stop()
 
     def advance(self, name: str, count: int) -> None:
         self._done[name] = self._done.get(name, 0) + count
         if self._progress is None:
             if count and self._lines:
                 print(f"{name} +{count:,} ({self._done[name]:,})", file=sys.stderr, flush=True)
+            return
+        if not count:
             return
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(name, total=self._totals.get(name))
@@ -54,7 +61,7 @@ def _terminal_progress() -> "Progress":
     from headwater.cli.output import console
 
     columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console(stderr=True))
+    return Progress(*columns, console=console(stderr=True), refresh_per_second=4)
 
 
 @contextmanager
