@@ -14,7 +14,7 @@ from headwater import settings as settings_module
 from headwater.domain import tables
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
-from headwater.storage import lance_index
+from headwater.storage import lance_organise
 from headwater.storage.vector_index import Filter, Vector, VectorIndex, open_index
 
 PRINT = "feed0123feed0123"
@@ -106,8 +106,8 @@ def test_filters_apply_before_ranking(index: VectorIndex, probe: str) -> None:
 def test_the_approximate_index_keeps_recall_with_and_without_a_filter(
     index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_index, "ANN_ROWS", 1_000)
-    monkeypatch.setattr(lance_index, "PARTITION_ROWS", 500)
+    monkeypatch.setattr(lance_organise, "ANN_ROWS", 1_000)
+    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 500)
     index.upsert(embeddings(1_500))
     index.optimise()
     index.upsert(embeddings(100, first=1_500))
@@ -120,6 +120,17 @@ def test_the_approximate_index_keeps_recall_with_and_without_a_filter(
             found += len(hits & {f"c{number}" for number in exact})
             truth += 10
         assert found / truth >= 0.98
+
+
+def test_an_index_that_was_outgrown_is_trained_again(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lance_organise, "ANN_ROWS", 300)
+    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 300)
+    for first, trained in ((0, "vector_1"), (300, "vector_1"), (600, "vector_1"), (900, "vector_4")):
+        index.upsert(embeddings(300, first=first))
+        index.optimise()
+        [table] = index._all_tables()  # type: ignore[attr-defined]
+        assert [one.name for one in table.list_indices() if one.columns == ["vector"]] == [trained]
+        assert index.search(PRINT, vectors(300, seed=first)[5], 1)[0].chunk_id == f"c{first + 5}"
 
 
 def test_deleting_the_index_forgets_its_position(index: VectorIndex, settings: Settings) -> None:

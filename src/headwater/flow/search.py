@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -109,9 +110,11 @@ def _checked(query: str, only: Filter, limit: int) -> Filter:
 def _candidates(
     index: VectorIndex, embedder: Model, query: str, depth: int, only: Filter
 ) -> tuple[list[Entry], list[Entry]]:
+    """Both at once: the index works outside Python's lock."""
     fingerprint = embedder.card.fingerprint
-    near = index.search(fingerprint, embedder.run([query])[0], depth, only)
-    return near, index.search(fingerprint, query, depth, only)
+    with ThreadPoolExecutor(1) as beside:
+        worded = beside.submit(index.search, fingerprint, query, depth, only)
+        return index.search(fingerprint, embedder.run([query])[0], depth, only), worded.result()
 
 
 def _fused(near: list[Entry], worded: list[Entry]) -> list[tuple[Entry, float]]:
