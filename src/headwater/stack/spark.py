@@ -1,0 +1,102 @@
+"""A standalone Spark cluster: one master and two workers, from the jars of this environment's own pyspark.
+
+Writes  <stack>/spark-master, <stack>/spark-worker-1, <stack>/spark-worker-2
+Whoever may connect to loopback may submit jobs to it.
+"""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from importlib.metadata import version
+from typing import Any, ClassVar, Final
+
+from headwater.stack.part import Part, Report
+from headwater.stack.process import Command
+from headwater.stack.state import LOOPBACK
+from headwater.storage.jars import spark_home
+from headwater.storage.java import check_java
+from headwater.storage.spark_process import MODULE_OPTIONS
+
+WORKER_CORES: Final = 1
+WORKER_MEMORY: Final = "1536m"
+# The daemons only tend executors, which have a heap of their own.
+HEAP: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class _SparkPart(Part):
+    group = "spark"
+
+    @property
+    def url(self) -> str:
+        return f"spark://{self.site.address('spark-master')}"
+
+    def version(self) -> str:
+        return f"Spark {version('pyspark')}"
+
+    def prepare(self, report: Report) -> None:
+        check_java()
+        spark_home()
+
+    def initialise(self) -> None:
+        self.directory.mkdir(exist_ok=True)
+
+    def _java(self, daemon: str, *arguments: str) -> Command:
+        program = [str(check_java().executable), *MODULE_OPTIONS, *HEAP, "-Dspark.master.rest.enabled=false"]
+        place = ["--host", LOOPBACK, "--port", str(self.site.ports[self.ports[0]])]
+        page = ["--webui-port", str(self.site.ports[self.ports[1]])]
+        line = [*program, "-cp", f"{spark_home()}/jars/*", f"org.apache.spark.deploy.{daemon}"]
+        environment = {
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_LOCAL_IP": LOOPBACK,  # also where its web pages listen
+            "SPARK_LOCAL_DIRS": str(self.directory),
+            "PYSPARK_PYTHON": sys.executable,
+            "PATH": f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}",
+        }
+        return Command([*line, *place, *page, *arguments], environment)
+
+    def _master_says(self) -> dict[str, Any]:
+        """The master's own account of the cluster; empty where it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.site.address('spark-master-ui')}/json/", timeout=5) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except (OSError, urllib.error.URLError, ValueError):
+            return {}
+
+
+class SparkMaster(_SparkPart):
+    name = "spark-master"
+    ports: ClassVar = ("spark-master", "spark-master-ui")
+
+    def command(self) -> Command:
+        return self._java("master.Master")
+
+    def is_ready(self) -> bool:
+        return self._master_says().get("status") == "ALIVE"
+
+    def settings(self) -> dict[str, str]:
+        return {"spark.master": self.url}
+
+
+class _Worker(_SparkPart):
+    def command(self) -> Command:
+        share = ["--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(self.directory / "work")]
+        return self._java("worker.Worker", *share, self.url)
+
+    def is_ready(self) -> bool:
+        """The master counts on it; one that was killed stays listed as dead beside its successor."""
+        port = self.site.ports[self.name]
+        workers = self._master_says().get("workers", [])
+        return any(worker["port"] == port and worker["state"] == "ALIVE" for worker in workers)
+
+
+class FirstWorker(_Worker):
+    name = "spark-worker-1"
+    ports: ClassVar = ("spark-worker-1", "spark-worker-1-ui")
+
+
+class SecondWorker(_Worker):
+    name = "spark-worker-2"
+    ports: ClassVar = ("spark-worker-2", "spark-worker-2-ui")
