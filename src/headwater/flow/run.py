@@ -5,6 +5,7 @@ models work; derive, embed and index take turns on this thread. One run a lake: 
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,22 @@ Report = Callable[[str, int], None]
 
 
 @dataclass(slots=True)
+class Pace:
+    """How many objects the next batch takes: as many as were done in `seconds`, but no leap, and no more than `most`.
+
+    A batch of long calls is committed before it grows old, and a backlog of chat is not committed in crumbs.
+    """
+
+    seconds: float
+    most: int
+    rows: int = 500
+
+    def learn(self, rows: int, seconds: float) -> None:
+        wanted = rows * self.seconds / max(seconds, 0.001)
+        self.rows = int(min(self.most, max(1, self.rows // 4, min(wanted, self.rows * 4))))
+
+
+@dataclass(slots=True)
 class Run:
     """The live parts of one run, and what it has done so far."""
 
@@ -55,6 +72,11 @@ class Run:
     done: dict[str, int] = field(default_factory=dict)
     _failure: BaseException | None = None
     _unsettled: bool = False
+    _pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
+        self._pace.rows = min(self._pace.rows, self._pace.most)
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
@@ -142,16 +164,8 @@ class Run:
 
     def _advance(self) -> bool:
         """One batch of each stage, in order; False when none had anything to do."""
-        derived = self._derive()
-        embedded = embed_next(
-            self.spark, self.settings.text("models.embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
-        )
-        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
-        for stage, count in (("embed", embedded), ("index", indexed)):
-            if count is not None:
-                self._count(stage, count)
-        self._unsettled |= indexed is not None
-        return derived or embedded is not None or indexed is not None
+        worked = [self._derive(), self._embed(), self._index()]
+        return any(worked)
 
     def _settle(self) -> None:
         """Nothing is pending: time to organise what was indexed."""
@@ -160,14 +174,30 @@ class Run:
             self._unsettled = False
 
     def _derive(self) -> bool:
-        cut = Cut(self.settings.whole("run.batch_rows"), self.settings.whole("run.batch_bytes"))
+        cut = Cut(self._pace.rows, self.settings.whole("run.batch_bytes"))
         work = plan_work(self.settings, now=self.clock())
+        begun = time.monotonic()
         derived = derive_next(self.spark, work, cut, self.spark.sparkContext.defaultParallelism * 2)
         if derived is None:
             return False
+        self._pace.learn(derived.events, time.monotonic() - begun)
         self._count("derive", derived.events)
         self._count("quarantine", derived.quarantined)
         return True
+
+    def _embed(self) -> bool:
+        model = self.settings.text("models.embed")
+        embedded = embed_next(self.spark, model, batch_rows=_TEXTS_AT_ONCE, clock=self.clock)
+        if embedded is not None:
+            self._count("embed", embedded)
+        return embedded is not None
+
+    def _index(self) -> bool:
+        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
+        if indexed is not None:
+            self._unsettled = True
+            self._count("index", indexed)
+        return indexed is not None
 
     def _count(self, stage: str, done: int) -> None:
         self.done[stage] = self.done.get(stage, 0) + done
