@@ -11,7 +11,23 @@ from PIL import Image, ImageDraw
 
 SCRATCH: Final = Path(os.environ.get("HEADWATER_BENCH", Path(tempfile.gettempdir()) / "headwater-bench"))
 RATE: Final = 16_000
-WORDS: Final = "the my invoice router account payment order broken screen please refund update error card login".split()
+WORDS: Final = [
+    "the",
+    "my",
+    "invoice",
+    "router",
+    "account",
+    "payment",
+    "order",
+    "broken",
+    "screen",
+    "please",
+    "refund",
+    "update",
+    "error",
+    "card",
+    "login",
+]
 
 
 def make_corpus(calls: int, pictures: int, lines: int, seed: int = 7) -> Path:
@@ -47,5 +63,6 @@ def _picture(path: Path, random: np.random.Generator) -> None:
     picture = Image.new("RGB", (1024, 640), tuple(random.integers(200, 255, 3).tolist()))
     draw = ImageDraw.Draw(picture)
     for line in range(18):
-        draw.text((40, 30 + line * 32), " ".join(random.choice(WORDS, 9)), fill=tuple(random.integers(0, 120, 3).tolist()))
+        ink = tuple(random.integers(0, 120, 3).tolist())
+        draw.text((40, 30 + line * 32), " ".join(random.choice(WORDS, 9)), fill=ink)
     picture.save(path)

@@ -9,6 +9,7 @@ fixed start, peak memory under 3 GB.
 import argparse
 import json
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
@@ -146,8 +147,6 @@ def main() -> None:
         name, one, other = options.arm
         {"floor": floor, "land": land}[name](Path(one), Path(other)) if name != "run" else run(Path(one))
         return
-    import os
-
     os.environ["PYTHONPATH"] = str(HERE)
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     media = corpus.make_corpus(options.calls, options.pictures, options.lines)
@@ -165,12 +164,14 @@ def main() -> None:
 
 def show(plain: Measured, landed: Measured, framed: Measured, stages: dict[str, float]) -> None:
     print(f"{'arm':<34}{'wall s':>9}{'CPU s':>9}{'peak MB':>9}")
-    for name, row in (("plain Python, 2 processes", plain), ("headwater put (landing)", landed), ("headwater run", framed)):
+    arms = {"plain Python, 2 processes": plain, "headwater put (landing)": landed, "headwater run": framed}
+    for name, row in arms.items():
         print(f"{name:<34}{row.wall:>9.1f}{row.cpu:>9.1f}{row.peak_mb:>9.0f}")
     for stage in ("start", "bronze", "derive", "embed", "index"):
         print(f"  of it {stage:<26}{'':>9}{stages.get(stage, 0):>9.1f}")
     without = framed.cpu - stages.get("index", 0) - stages.get("start", 0)
-    print(f"CPU of bronze + derive + embed = {without / plain.cpu:.2f} × the floor (goal 1.3), beside {stages.get('start', 0):.1f} s of start")
+    ratio, start = without / plain.cpu, stages.get("start", 0)
+    print(f"CPU of bronze + derive + embed = {ratio:.2f} × the floor (goal 1.3), beside {start:.1f} s of start")
     print(f"peak memory {framed.peak_mb:.0f} MB (goal under 3000)")
 
 

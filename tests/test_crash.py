@@ -1,4 +1,4 @@
-"""Killed anywhere and started again, a run gives what an undisturbed one does: no loss, no duplicate, no second call."""
+"""Killed anywhere and started again, a run gives what an undisturbed one does: no loss, no repeat, no second call."""
 
 import os
 import shutil
