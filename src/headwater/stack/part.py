@@ -31,6 +31,7 @@ class Part(ABC):
     name: ClassVar[str]
     group: ClassVar[str]
     ports: ClassVar[tuple[str, ...]]  # the first is the one clients use
+    wave: ClassVar[int] = 0  # started when all earlier waves are ready
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     stop_seconds: ClassVar[float] = 30
     ready_seconds: ClassVar[float] = 90

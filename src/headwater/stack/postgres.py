@@ -75,7 +75,7 @@ class Postgres(Part):
 
         try:
             with psycopg.connect(self._server, autocommit=True, connect_timeout=2) as connection:
-                if not connection.execute("SELECT FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+                if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
                     connection.execute(f"CREATE DATABASE {DATABASE}")
         except psycopg.Error:
             return False

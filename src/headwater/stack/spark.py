@@ -81,6 +81,9 @@ class SparkMaster(_SparkPart):
 
 
 class _Worker(_SparkPart):
+    # A worker that misses its master asks again only after ten seconds.
+    wave = 1
+
     def command(self) -> Command:
         share = ["--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(self.directory / "work")]
         return self._java("worker.Worker", *share, self.url)

@@ -26,10 +26,11 @@ PARTS: Final[tuple[type[Part], ...]] = (Kafka, S3, Postgres, SparkMaster, FirstW
 GROUPS: Final = tuple(dict.fromkeys(part.group for part in PARTS))
 KEYS: Final = ("s3", "postgres")
 DEFAULT_DIRECTORY: Final = "stack"
-# What was killed may hold its port or its memory for a moment longer: a start that fails is tried again.
+# What was killed may hold its files or its memory for a moment longer: a start that fails is tried again.
 START_ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 1.0
-_POLL_SECONDS: Final = 0.2
+_PORT_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.1
 
 
 def _silent(_: str) -> None:
@@ -102,23 +103,21 @@ class Stack:
         return self.directory / FILE_NAME
 
     def _start(self, parts: list[Part], state: State, report: Report) -> None:
-        """All at once, because each takes seconds; then wait for each."""
-        missing = [part for part in parts if not _runs(state, part)]
-        for part in missing:
-            part.prepare(report)
-        begun = {part.name: self._launch(part, state) for part in missing}
+        """Those of a wave at once, because each takes seconds; then wait for each."""
+        missing = {part.name for part in parts if not _runs(state, part)}
         for part in parts:
-            self._wait(part, state, begun.get(part.name, 0), report)
+            if part.name in missing:
+                part.prepare(report)
+        for wave in sorted({part.wave for part in parts}):
+            together = [part for part in parts if part.wave == wave]
+            begun = {part.name: self._launch(part, state) for part in together if part.name in missing}
+            for part in together:
+                self._wait(part, state, begun.get(part.name, 0), report)
         self._write_settings(state)
 
     def _launch(self, part: Part, state: State) -> int:
         """Start the process; where its log begins."""
-        for port in part.ports:
-            if not is_free(state.ports[port]):
-                raise Conflict(
-                    f"Port {state.ports[port]} of {part.name} is taken by another program; stop that, or make the stack"
-                    f" anew: headwater down --dir {self.directory} --purge"
-                )
+        self._await_ports(part, state)
         part.initialise()
         log = self._log(type(part))
         log.parent.mkdir(exist_ok=True)
@@ -127,6 +126,17 @@ class Stack:
         # At once, so that a process is never forgotten, whatever happens next.
         write_state(self.directory, state)
         return begin
+
+    def _await_ports(self, part: Part, state: State) -> None:
+        """The threads of a killed process outlive it by a moment, and hold its ports."""
+        deadline = time.monotonic() + _PORT_SECONDS
+        while taken := [state.ports[port] for port in part.ports if not is_free(state.ports[port])]:
+            if time.monotonic() > deadline:
+                raise Conflict(
+                    f"Port {taken[0]} of {part.name} is taken by another program; stop that, or make the stack"
+                    f" anew: headwater down --dir {self.directory} --purge"
+                )
+            time.sleep(_POLL_SECONDS)
 
     def _wait(self, part: Part, state: State, begin: int, report: Report) -> None:
         deadline = time.monotonic() + part.ready_seconds
