@@ -1,24 +1,25 @@
 """Ledger: the small facts that must be agreed on: the lake's format, leases, who was first, and the journal of runs.
 
-A SQLite file in WAL mode, synced at each commit: a claim that was answered survives a power cut. Statements keep to
-what Postgres understands too, and no transaction is held across other I/O.
+In a SQLite file, or in Postgres where several machines work on a lake; synced at each commit, so a claim that was
+answered survives a power cut. Statements keep to what both understand; no transaction is held across other I/O.
 Twice is once: every method but `start_run` may be called again with the same arguments and changes nothing more.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headwater.clock import parse_time, to_text
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.storage.lease import Lease, Process
-from headwater.storage.sqlite_database import SqliteDatabase
+from headwater.storage.sqlite_database import Execute, Row, SqliteDatabase
 
 First = tuple[str, int, int]  # content hash, partition, offset
-KEYS_PER_QUERY: Final = 5_000  # SQLite takes 32,766 values in one statement
+KEYS_PER_QUERY: Final = 5_000  # SQLite takes 32,766 values in one statement, and a claim has five
 
 _SCHEMA: Final = (
     "create table if not exists lake (name text primary key, value text not null)",
@@ -31,7 +32,7 @@ _SCHEMA: Final = (
         log_partition integer not null, log_offset bigint not null, primary key (kind, key))""",
     "create index if not exists first_seen_position on first_seen (log_partition, log_offset)",
     """create table if not exists runs (
-        id integer primary key, kind text not null, started_at text not null, finished_at text,
+        id {row_id}, kind text not null, started_at text not null, finished_at text,
         outcome text, detail text not null)""",
 )
 _LEASE_COLUMNS: Final = "name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds"
@@ -49,12 +50,25 @@ class Run:
     detail: Mapping[str, Any]
 
 
+class Database(Protocol):
+    """`?` marks a value in a statement, whatever the database itself wants."""
+
+    @property
+    def ROW_ID(self) -> str: ...
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]: ...
+
+    def transaction(self) -> AbstractContextManager[Execute]: ...
+
+    def close(self) -> None: ...
+
+
 class Ledger:
-    def __init__(self, file: Path) -> None:
-        self._database = SqliteDatabase(file)
+    def __init__(self, database: Database) -> None:
+        self._database = database
         with self._database.transaction() as run:
             for statement in _SCHEMA:
-                run(statement)
+                run(statement.replace("{row_id}", database.ROW_ID))
 
     def close(self) -> None:
         self._database.close()
@@ -110,11 +124,12 @@ class Ledger:
         keys = sorted(earliest)
         firsts: dict[str, First] = {}
         with self._database.transaction() as run:
-            self._database.run_many(
-                "insert into first_seen (kind, key, content_hash, log_partition, log_offset) values (?, ?, ?, ?, ?) "
-                "on conflict (kind, key) do nothing",
-                ((kind, *earliest[key]) for key in keys),
-            )
+            for some in _batches(keys, KEYS_PER_QUERY):
+                run(
+                    "insert into first_seen (kind, key, content_hash, log_partition, log_offset) "
+                    f"values {', '.join(['(?, ?, ?, ?, ?)'] * len(some))} on conflict (kind, key) do nothing",
+                    [value for key in some for value in (kind, *earliest[key])],
+                )
             for some in _batches(keys, KEYS_PER_QUERY):
                 marks = ", ".join("?" * len(some))
                 found = run(
@@ -151,11 +166,23 @@ class Ledger:
                 (outcome, to_text(now), merged, run_id),
             )
 
+    def seal_claims(self, partition: int) -> None:
+        """The partition begins anew, so its positions will be given again: what was claimed there stays claimed, by a
+        position that nothing has."""
+        with self._database.transaction() as run:
+            run("update first_seen set log_partition = ? where log_partition = ?", (-1 - partition, partition))
+
+    def unfinished(self, kind: str) -> list[Run]:
+        """What was started and has no outcome yet, the latest first."""
+        return self._read_runs("where kind = ? and outcome is null order by id desc", (kind,))
+
     def runs(self, limit: int) -> list[Run]:
         """The latest first."""
-        rows = self._database.query(
-            "select id, kind, started_at, finished_at, outcome, detail from runs order by id desc limit ?", (limit,)
-        )
+        return self._read_runs("order by id desc limit ?", (limit,))
+
+    def _read_runs(self, which: str, values: Sequence[Any]) -> list[Run]:
+        columns = "id, kind, started_at, finished_at, outcome, detail"
+        rows = self._database.query(f"select {columns} from runs {which}", values)
         return [
             Run(number, kind, parse_time(start), parse_time(end) if end else None, outcome, json.loads(detail))
             for number, kind, start, end, outcome, detail in rows
@@ -163,10 +190,18 @@ class Ledger:
 
 
 def open_ledger(uri: str) -> Ledger:
-    scheme, separator, rest = uri.partition(":///")
-    if separator and scheme == "sqlite":
-        return Ledger(Path(rest))
-    raise InvalidRequest(f"ledger.uri is {uri.partition('@')[2] or uri}, which is not known here. Use sqlite:///file.")
+    """The choice by URI; Postgres's client is imported where it is chosen."""
+    scheme, _, rest = uri.partition("://")
+    if scheme == "sqlite" and rest.startswith("/"):
+        return Ledger(SqliteDatabase(Path(rest.removeprefix("/"))))
+    if scheme in {"postgresql", "postgres"}:
+        from headwater.storage.postgres_database import PostgresDatabase
+
+        return Ledger(PostgresDatabase(uri))
+    raise InvalidRequest(
+        f"ledger.uri is {uri.partition('@')[2] or uri}, which is not known here. "
+        "Use sqlite:///file or postgresql://user@host/database."
+    )
 
 
 def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -1,10 +1,10 @@
 """One SQLite file, spoken to by threads and processes: short transactions, a patient lock, errors translated.
 
-The seam at which a Postgres twin would stand: `query`, `transaction`, `run_many`, `close`.
+Its twin is `postgres_database`; both have `query`, `transaction`, `close` and say how rows are numbered.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -20,6 +20,9 @@ Execute = Callable[..., list[Row]]
 
 class SqliteDatabase:
     """Synced at each commit: what was answered survives a power cut."""
+
+    # How a table says that it numbers its own rows.
+    ROW_ID: Final = "integer primary key"
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -47,10 +50,6 @@ class SqliteDatabase:
                 self._connection.rollback()
                 raise
             self._connection.execute("commit")
-
-    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Within a transaction."""
-        self._connection.executemany(statement, rows)
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,68 @@
+"""The ledger in Postgres: the same promises, and what a server that fails adds to them."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from behaviour_ledger import *  # noqa: F403
+from behaviour_ledger import NOW
+
+from headwater.errors import InvalidRequest, Unavailable
+from headwater.storage import postgres_database
+from headwater.storage.ledger import Ledger, open_ledger
+
+
+@pytest.fixture
+def ledger_uri(postgres_uri: str) -> str:
+    return postgres_uri
+
+
+def _cut_connections(uri: str) -> None:
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+
+
+def test_many_that_open_a_new_ledger_at_once_all_succeed(ledger_uri: str) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ledgers = list(pool.map(lambda _: open_ledger(ledger_uri), range(8)))
+    assert [ledger.fact("format") for ledger in ledgers] == [None] * 8
+
+
+def test_a_connection_that_the_server_closed_is_opened_again(ledger: Ledger, ledger_uri: str) -> None:
+    ledger.set_fact("format", "1")
+    _cut_connections(ledger_uri)
+    assert ledger.fact("format") == "1"
+    _cut_connections(ledger_uri)
+    ledger.set_fact("format", "2")
+    assert ledger.fact("format") == "2"
+
+
+def test_a_transaction_that_lost_its_connection_is_reported_and_leaves_nothing(ledger: Ledger, ledger_uri: str) -> None:
+    with pytest.raises(Unavailable), ledger._database.transaction() as run:
+        run("insert into lake values (?, ?)", ("half", "done"))
+        _cut_connections(ledger_uri)
+    assert ledger.fact("half") is None
+
+
+def test_a_writer_that_never_ends_makes_the_others_give_up_in_time(
+    ledger: Ledger, ledger_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = postgres_database._OPTIONS.replace("lock_timeout=30s", "lock_timeout=200ms")
+    monkeypatch.setattr(postgres_database, "_OPTIONS", options)
+    impatient = open_ledger(ledger_uri)
+    with ledger._database.transaction(), pytest.raises(Unavailable, match="lock timeout"):
+        impatient.acquire_lease("run", "second", 60, NOW)
+    assert impatient.acquire_lease("run", "second", 60, NOW).epoch == 1
+
+
+def test_what_postgres_cannot_hold_is_refused_and_the_ledger_goes_on(ledger: Ledger) -> None:
+    with pytest.raises(InvalidRequest):
+        ledger.claim_first("event", [("a\x00b", "h", 0, 1)])
+    assert ledger.claim_first("event", [("a", "h", 0, 1)]) == {"a": ("h", 0, 1)}
+
+
+def test_a_server_that_is_not_there_is_unavailable_and_no_password_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_database, "WAIT_SECONDS", 0.5)
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9") as raised:
+        open_ledger("postgresql://user:s3cret@127.0.0.1:9/lake")
+    assert "s3cret" not in str(raised.value)
