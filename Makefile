@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak clean
+.PHONY: help setup demo test check stack test-stack bench soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install everything into .venv, fetch the jars, record Spark's classes (once)
 	@$(PYTHON) scripts/setup
@@ -22,6 +22,13 @@ check: setup ## Lint, format, types (strict) and import contracts
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --cache-dir .cache/imports
+
+stack: setup ## Start Kafka, S3, Postgres and a Spark cluster on this machine, data in ./stack
+	@$(BIN)/headwater up
+
+test-stack: setup ## Run the tests that need those servers; fetches, builds and starts them by itself
+	@$(BIN)/python -m headwater.stack.prepare
+	@$(BIN)/pytest -m "not soak" tests/stack
 
 bench: setup ## Measure the framework's own cost beside plain Python (minutes)
 	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

@@ -36,6 +36,8 @@ COMMANDS: Final = (
     "maintain",
     "settings",
     "upgrade",
+    "up",
+    "down",
 )
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141

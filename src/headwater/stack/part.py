@@ -71,5 +71,5 @@ class Part(ABC):
         """Whether it does a client's work, not only whether its port is open."""
 
     def settings(self) -> dict[str, str]:
-        """The lines of `headwater.toml` that use it."""
+        """The settings that use it, by name; `spark.conf.<key>` stands for a key of that open section."""
         return {}

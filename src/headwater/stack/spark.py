@@ -29,7 +29,7 @@ class _SparkPart(Part):
     group = "spark"
 
     @property
-    def url(self) -> str:
+    def master(self) -> str:
         return f"spark://{self.site.address('spark-master')}"
 
     def version(self) -> str:
@@ -70,6 +70,10 @@ class SparkMaster(_SparkPart):
     name = "spark-master"
     ports: ClassVar = ("spark-master", "spark-master-ui")
 
+    @property
+    def url(self) -> str:
+        return self.master
+
     def command(self) -> Command:
         return self._java("master.Master")
 
@@ -77,16 +81,23 @@ class SparkMaster(_SparkPart):
         return self._master_says().get("status") == "ALIVE"
 
     def settings(self) -> dict[str, str]:
-        return {"spark.master": self.url}
+        """The driver must be where the executors look for it: a machine's own name may lead elsewhere."""
+        loopback = {f"spark.conf.spark.driver.{name}": LOOPBACK for name in ("host", "bindAddress")}
+        return {"spark.master": self.url, **loopback}
 
 
 class _Worker(_SparkPart):
     # A worker that misses its master asks again only after ten seconds.
     wave = 1
 
+    @property
+    def url(self) -> str:
+        """Its page; jobs go to the master."""
+        return f"http://{self.site.address(self.ports[1])}"
+
     def command(self) -> Command:
         share = ["--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(self.directory / "work")]
-        return self._java("worker.Worker", *share, self.url)
+        return self._java("worker.Worker", *share, self.master)
 
     def is_ready(self) -> bool:
         """The master counts on it; one that was killed stays listed as dead beside its successor."""

@@ -4,15 +4,18 @@ Writes  <stack>/stack.json, headwater.toml, logs/<part>.log, and a directory for
 Invariant: `up` twice is once; what died is started again on its own port and data; only our own processes are ended.
 """
 
+import json
+import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from headwater.settings import FILE_NAME
+from headwater.settings import FILE_NAME, OPEN_SECTIONS, Settings, Value, resolve
 from headwater.stack import process
 from headwater.stack.kafka import Kafka
 from headwater.stack.part import Part, Report, Site
@@ -42,6 +45,12 @@ class Stack:
 
     def __init__(self, directory: Path | str = DEFAULT_DIRECTORY) -> None:
         self.directory = Path(directory).absolute()
+
+    def prepare(self, report: Report = _silent) -> None:
+        """Have all software in the user's cache, in minutes the first time, and start nothing. Twice is once."""
+        site = Site(self.directory, {}, {})
+        for part in PARTS:
+            part(site).prepare(report)
 
     def up(self, only: Iterable[str] = (), report: Report = _silent) -> dict[str, dict[str, Any]]:
         """Start what is not running, wait until all of it is ready, and tell what runs where.
@@ -93,10 +102,13 @@ class Stack:
             for part, known in _begun(state)
         }
 
-    def settings(self) -> dict[str, str]:
-        """What makes a lake use the parts, by name of setting; written to the stack's own `headwater.toml`."""
-        state = read_state(self.directory)
-        return {name: value for part, _ in _begun(state) for name, value in part(self._site(state)).settings().items()}
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """The parts as anybody may see them: without passwords."""
+        return {name: {**part, "url": re.sub(r":[^:/@]+@", "@", part["url"])} for name, part in self.parts().items()}
+
+    def settings(self, lake: Path, options: Mapping[str, Value] | None = None) -> Settings:
+        """The settings of a lake that uses the parts; the stack's directory can be that lake itself."""
+        return resolve(lake, tomllib.loads(self.settings_file.read_text(encoding="utf-8")), options or {}, {})
 
     @property
     def settings_file(self) -> Path:
@@ -194,17 +206,16 @@ class Stack:
                 write_state(self.directory, state)
 
 
-def settings_text(settings: dict[str, str]) -> str:
+def settings_text(settings: Mapping[str, str]) -> str:
     """The settings as `headwater.toml`."""
-    lines = ["# Written by `headwater up`; it will be written again. Copy what you need to your lake's own file."]
-    section = ""
+    sections: dict[str, list[str]] = {}
     for name, value in sorted(settings.items()):
-        head, _, key = name.partition(".")
-        if head != section:
-            section = head
-            lines += ["", f"[{section}]"]
-        lines.append(f'{key} = "{value}"')
-    return "\n".join(lines) + "\n"
+        opened = next((section for section in OPEN_SECTIONS if name.startswith(f"{section}.")), None)
+        section = opened or name.partition(".")[0]
+        key = name.removeprefix(f"{section}.")
+        sections.setdefault(section, []).append(f"{json.dumps(key) if opened else key} = {json.dumps(value)}")
+    note = "# Written by `headwater up`, and written again by the next. Copy what you need to your lake's own file.\n"
+    return note + "".join(f"\n[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sorted(sections.items()))
 
 
 def _chosen(names: Iterable[str]) -> list[type[Part]]:

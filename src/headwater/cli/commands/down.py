@@ -1,0 +1,35 @@
+"""`headwater down`"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+
+@click.command(short_help="Stop what `up` started.", help="Stop the stack that `headwater up` started.")
+@click.option(
+    "--dir",
+    "directory",
+    default="stack",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where its data are.",
+)
+@click.option("--purge", is_flag=True, help="Delete its data too.")
+@with_session
+def command(session: Session, directory: Path, purge: bool) -> None:
+    from headwater.stack.stack import Stack
+
+    stack = Stack(directory)
+    stopped = stack.down(purge=purge)
+    session.show({"directory": str(stack.directory), "stopped": stopped, "purged": purge}, _draw)
+
+
+def _draw(document: dict[str, Any]) -> None:
+    from headwater.cli.output import say
+
+    stopped = f"Stopped {', '.join(document['stopped'])}." if document["stopped"] else "Nothing was running."
+    say(stopped + (f" {document['directory']} is deleted." if document["purged"] else ""))
