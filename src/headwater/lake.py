@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater import faults, settings
+from headwater import faults, settings, telemetry
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.errors import NotFound
@@ -159,8 +159,12 @@ class Lake:
         once: bool = True,
         report: Callable[[str, int], None] | None = None,
         stop: threading.Event | None = None,
+        listen: Callable[[str], None] | None = None,
     ) -> Ran:
-        """Bring what is pending through the stages; with `once=False`, go on until `stop` is set."""
+        """Bring what is pending through the stages; with `once=False`, go on until `stop` is set.
+
+        `listen` hears each line of logs/headwater.jsonl as it is written.
+        """
         stop = stop or threading.Event()
         with self._alone("run", stop):
             if once and not self.pending():
@@ -168,10 +172,19 @@ class Lake:
             from headwater.flow.run import Run
 
             parts = self._components
-            run = Run(
-                parts.spark, self.settings, parts.ledger, parts.log, parts.index, parts.clock, report or _silent, stop
-            )
-            return Ran(True, run.once() if once else run.until_stopped())
+            with self._recorded("run", listen) as detail:
+                run = Run(
+                    parts.spark,
+                    self.settings,
+                    parts.ledger,
+                    parts.log,
+                    parts.index,
+                    parts.clock,
+                    report or _silent,
+                    stop,
+                    done=detail,
+                )
+                return Ran(True, run.once() if once else run.until_stopped())
 
     def plan_maintenance(self) -> "MaintenancePlan":
         """What `maintain` would do; starts no JVM."""
@@ -184,7 +197,7 @@ class Lake:
         from headwater.upkeep.maintenance import apply_maintenance
 
         plan = self.plan_maintenance()
-        with self._alone("maintain", threading.Event()):
+        with self._alone("maintain", threading.Event()), self._recorded("maintain"):
             done = apply_maintenance(self._components.spark, plan, report or _silent) if plan else []
             self._components.index.optimise()
         return done
@@ -201,9 +214,10 @@ class Lake:
         if not self.quarantine(check_reason(reason) if reason else None)["rows"]:
             return Retried(0, 0, 0)
         parts = self._components
-        with self._alone("run", threading.Event()):
+        with self._alone("run", threading.Event()), self._recorded("retry") as detail:
             tasks = parts.spark.sparkContext.defaultParallelism
             retried = retry(parts.spark, self.settings, reason=reason, now=parts.clock(), tasks=tasks)
+            detail.update(tried=retried.tried, recovered=retried.recovered)
         self.run(once=True, report=report)
         return retried
 
@@ -212,6 +226,13 @@ class Lake:
 
         parts = self._components
         return status(parts.reader, parts.log, parts.index)
+
+    def metrics(self) -> str:
+        """The same numbers as OpenMetrics text; starts no JVM."""
+        from headwater.upkeep.metrics import metrics
+
+        parts = self._components
+        return metrics(self.status(), self.pending(), self.quarantine(), parts.ledger, now=parts.clock())
 
     def trace(self, id: str) -> dict[str, Any]:
         from headwater.upkeep.lineage import trace
@@ -228,9 +249,20 @@ class Lake:
     def _alone(self, name: str, stop: threading.Event) -> Iterator[None]:
         from headwater.storage.holding import holding
 
+        def lost() -> None:
+            telemetry.note("lease.lost", level="error", lease=name)
+            stop.set()
+
         faults.arm()
-        with holding(self._components.ledger, name, f"headwater {name}", self._components.clock, stop.set):
+        with holding(self._components.ledger, name, f"headwater {name}", self._components.clock, lost):
             yield
+
+    def _recorded(
+        self, kind: str, listen: Callable[[str], None] | None = None
+    ) -> "AbstractContextManager[dict[str, int]]":
+        from headwater.upkeep.journal import recorded
+
+        return recorded(self.settings, self._components.ledger, kind, self._components.clock, listen)
 
 
 def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:

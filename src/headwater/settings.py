@@ -45,6 +45,7 @@ SETTINGS: Final = (
     ),
     Setting("log.uri", "{lake}/log", "Where pointer events travel: a directory or kafka://host:port/topic."),
     Setting("log.retention_hours", 48, "How long the log keeps an event after it was published.", minimum=1),
+    Setting("log.partitions", 4, "How many partitions a Kafka topic gets when it is made.", minimum=1, maximum=10_000),
     Setting("log.batch_events", 5_000, "The most events one micro-batch takes from a Kafka log.", minimum=1),
     Setting("log.batch_bytes", 4 << 20, "The most bytes of log segments one micro-batch takes.", minimum=1),
     Setting("catalog.uri", "sqlite:///{lake}/catalog.db", "The Iceberg catalog: sqlite:///file or postgresql://…"),
@@ -55,6 +56,9 @@ SETTINGS: Final = (
     Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
     Setting("checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it has read; a hint, never the truth."),
     Setting("spark.master", "", "Spark's master URL; empty is this machine, all cores."),
+    Setting(
+        "spark.ship", "auto", "Python and packages for executors: packed, none, or auto (packed off this machine)."
+    ),
     Setting("spark.memory_mb", 1024, "The driver JVM's heap.", minimum=512),
     Setting("run.trigger_seconds", 2.0, "How often a running stream looks for new events.", minimum=0.1),
     Setting("run.batch_seconds", 30.0, "What a derivation batch is to take; its rows follow.", minimum=1),
@@ -82,11 +86,13 @@ SETTINGS: Final = (
     Setting("s3.region", "us-east-1", "The S3 region."),
     Setting("s3.access_key", "", "The access key; empty asks the usual chain (environment, profile, role)."),
     Setting("s3.secret_key", "", "The secret key.", secret=True),
+    Setting("s3.ca_file", "", "A PEM file with the authority that signed the S3 server's certificate."),
     Setting("s3.path_style", True, "Address buckets by path, as most servers other than AWS want it."),
     Setting(
         "maintain.keep_hours", 168, "Snapshots younger than this are kept; a write under way needs one hour.", minimum=1
     ),
     Setting("maintain.file_mb", 256, "The file size that compaction aims at.", minimum=1, maximum=512),
+    Setting("telemetry.level", "info", "The least that logs/headwater.jsonl is told: debug, info, warning or error."),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 # Sections whose keys are passed through as they are, quoted in TOML: [spark.conf] "spark.executor.memory" = "4g"

@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "maintain",
     "settings",
     "upgrade",
+    "metrics",
     "up",
     "down",
 )

@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headwater import telemetry
 from headwater.clock import Clock
-from headwater.domain.tables import EVENTS
+from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import InternalError
 from headwater.flow import bronze
 from headwater.flow.derive.plan import plan_work
@@ -145,8 +146,10 @@ class Run:
 
     def _take(self, lines: DataFrame, _batch: int) -> None:
         try:
-            spark = lines.sparkSession
-            self._count("bronze", bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock))
+            spark, begun = lines.sparkSession, time.monotonic()
+            taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
+            self._count("bronze", taken)
+            _tell_commit("bronze", taken, begun, next_seq=progress_of(spark, EVENTS).next_seq)
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
             raise
@@ -183,22 +186,33 @@ class Run:
         self._pace.learn(derived.events, time.monotonic() - begun)
         self._count("derive", derived.events)
         self._count("quarantine", derived.quarantined)
+        _tell_commit("derive", derived.events, begun, tables=dict(derived.rows))
+        if derived.quarantined:
+            telemetry.note("quarantine.grew", level="warning", stage="derive", rows=derived.quarantined)
         return True
 
     def _embed(self) -> bool:
-        model = self.settings.text("models.embed")
+        model, begun = self.settings.text("models.embed"), time.monotonic()
         embedded = embed_next(self.spark, model, batch_rows=_TEXTS_AT_ONCE, clock=self.clock)
         if embedded is not None:
             self._count("embed", embedded)
+            _tell_commit("embed", embedded, begun, next_seq=progress_of(self.spark, EMBEDDINGS).next_seq)
         return embedded is not None
 
     def _index(self) -> bool:
+        begun = time.monotonic()
         indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
         if indexed is not None:
             self._unsettled = True
             self._count("index", indexed)
+            _tell_commit("index", indexed, begun, next_seq=self.index.position())
         return indexed is not None
 
     def _count(self, stage: str, done: int) -> None:
         self.done[stage] = self.done.get(stage, 0) + done
         self.report(stage, done)
+
+
+def _tell_commit(stage: str, rows: int, begun: float, **more: Any) -> None:
+    seconds = round(time.monotonic() - begun, 3)
+    telemetry.note("stage.committed", stage=stage, rows=rows, seconds=seconds, **more)

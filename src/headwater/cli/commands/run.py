@@ -1,5 +1,7 @@
 """`headwater run`"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +19,38 @@ if TYPE_CHECKING:
 )
 @click.option("--once", is_flag=True, help="Drain what is there, then exit; with nothing pending no Spark is started.")
 @click.option("--master", metavar="URL", help="Spark's master, such as local[4]. Default: the setting spark.master.")
+@click.option("--metrics-port", metavar="N", type=click.IntRange(0, 65535), help="Serve /metrics on loopback, port N.")
+@click.option("--verbose", is_flag=True, help="Show the lines of logs/headwater.jsonl instead of bars.")
 @with_session
-def command(session: Session, once: bool, master: str | None) -> None:
+def command(session: Session, once: bool, master: str | None, metrics_port: int | None, verbose: bool) -> None:
     from headwater.cli.progress import Bars, stoppable
 
     options = {"spark.master": master} if master else {}
-    with stoppable() as stop, session.open(**options) as lake:
+    with stoppable() as stop, session.open(**options) as lake, _metrics(session, metrics_port):
         pending = lake.pending()
         if pending or not once:
             session.note("Starting Spark …" if once else "Starting Spark. Ctrl-C stops it; nothing is lost.")
-        with Bars(totals(pending) if once else {}) as bars:
-            ran = lake.run(once=once, report=bars.advance, stop=stop)
+        if verbose:
+            ran = lake.run(once=once, stop=stop, listen=session.note)
+        else:
+            with Bars(totals(pending) if once else {}) as bars:
+                ran = lake.run(once=once, report=bars.advance, stop=stop)
         session.show(asdict(ran), _draw)
         if once and stop.is_set():
             click.get_current_context().exit(130)
+
+
+@contextmanager
+def _metrics(session: Session, port: int | None) -> Iterator[None]:
+    """From a lake opened for it alone: the run's own parts belong to the run's threads."""
+    if port is None:
+        yield
+        return
+    from headwater.upkeep.metrics import serving
+
+    with session.open() as lake, serving(port, lake.metrics) as chosen:
+        session.note(f"Metrics: http://127.0.0.1:{chosen}/metrics")
+        yield
 
 
 def totals(pending: "Pending") -> dict[str, int | None]:
