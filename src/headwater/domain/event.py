@@ -3,11 +3,14 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from headwater.clock import parse_time, to_text
 from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
+
+# What every log takes as one message; Kafka's brokers and clients refuse more unless told otherwise.
+EVENT_BYTES_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

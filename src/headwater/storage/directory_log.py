@@ -58,6 +58,8 @@ class Segment:
 class DirectoryLog:
     """A `PointerLog` with the single partition 0."""
 
+    dense: Final = True
+
     def __init__(self, directory: Path, retention_hours: int, clock: Clock = utc_now) -> None:
         self.directory = directory.absolute()
         self._retention = timedelta(hours=retention_hours)
@@ -82,6 +84,10 @@ class DirectoryLog:
     def end(self) -> dict[int, int]:
         with self._locked(fcntl.LOCK_SH):
             return {PARTITION: self._find_end()}
+
+    def identity(self) -> str:
+        """Its offsets are never given again, so it is always the same log."""
+        return "directory"
 
     def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
         return list(islice(self._lines(offset), limit)) if partition == PARTITION and limit > 0 else []

@@ -1,7 +1,7 @@
 """Pointer log: events on their way, in order, kept for hours.
 
 The port that the embedded directory log and Kafka share, and the choice by URI.
-Invariant: offsets of a partition are dense, only grow, and are never used twice.
+Invariant: offsets of a partition only grow, and are never used twice while the log keeps its identity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +40,15 @@ class PointerLog(Protocol):
     Twice is once for everything else: expiring again, or reading again, changes nothing.
     """
 
+    @property
+    def dense(self) -> bool:
+        """Whether no offset between two lines is left out, so that a gap shows a line that was not read."""
+        ...
+
+    def identity(self) -> str:
+        """Changes when the log is made anew and its offsets mean other lines."""
+        ...
+
     def publish(self, events: Sequence[Event]) -> None:
         """Durable when it returns; after an error some of the events may have been published."""
         ...
@@ -63,9 +72,16 @@ class PointerLog(Protocol):
 
 
 def open_pointer_log(uri: str, settings: Settings, clock: Clock = utc_now) -> PointerLog:
+    """Adapters are imported when chosen: a directory needs no Kafka client."""
     scheme, separator, rest = uri.partition("://")
+    if separator and scheme == "kafka":
+        from headwater.storage.kafka_log import KafkaLog
+
+        return KafkaLog(uri, settings)
     if separator and scheme != "file":
-        raise InvalidRequest(f"log.uri is {uri}, but {scheme} is not known here. Use a directory.")
+        raise InvalidRequest(
+            f"log.uri is {uri}, but {scheme} is not known here. Use a directory or kafka://host:port/topic."
+        )
     from headwater.storage.directory_log import DirectoryLog
 
     return DirectoryLog(Path(rest if separator else uri), settings.whole("log.retention_hours"), clock)
