@@ -133,8 +133,7 @@ def _fetch(target: Path) -> None:
                 f"Kafka {KAFKA} did not arrive whole: {len(list(jars.glob('*.jar')))} jars, expected="
                 f"{KAFKA_JARS_SHA256[:16]} found={found[:16]}. Check the network and try again. Ivy said: {log[-300:]}"
             )
-        if not target.is_dir():
-            jars.rename(target)
+        jars.rename(target)
 
 
 def _run_ivy(scratch: Path, jars: Path) -> str:

@@ -34,7 +34,7 @@ class Part(ABC):
     wave: ClassVar[int] = 0  # started when all earlier waves are ready
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     stop_seconds: ClassVar[float] = 30
-    ready_seconds: ClassVar[float] = 90
+    ready_seconds: ClassVar[float] = 120
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -19,6 +19,7 @@ from headwater.storage.jars import spark_home
 from headwater.storage.java import check_java
 from headwater.storage.spark_process import MODULE_OPTIONS
 
+SCALA: Final = "2.13"
 WORKER_CORES: Final = 1
 WORKER_MEMORY: Final = "1536m"
 # The daemons only tend executors, which have a heap of their own.
@@ -49,6 +50,7 @@ class _SparkPart(Part):
         line = [*program, "-cp", f"{spark_home()}/jars/*", f"org.apache.spark.deploy.{daemon}"]
         environment = {
             "SPARK_HOME": str(spark_home()),
+            "SPARK_SCALA_VERSION": SCALA,  # else a worker looks for the build directories of Spark's sources
             "SPARK_LOCAL_IP": LOOPBACK,  # also where its web pages listen
             "SPARK_LOCAL_DIRS": str(self.directory),
             "PYSPARK_PYTHON": sys.executable,

@@ -23,6 +23,7 @@ from headwater.stack.postgres import Postgres
 from headwater.stack.s3 import S3
 from headwater.stack.spark import FirstWorker, SecondWorker, SparkMaster
 from headwater.stack.state import State, claim_directory, is_free, locked, read_state, write_private, write_state
+from headwater.storage.jars import cache_directory
 
 # In the order of starting; stopped in reverse.
 PARTS: Final[tuple[type[Part], ...]] = (Kafka, S3, Postgres, SparkMaster, FirstWorker, SecondWorker)
@@ -48,9 +49,7 @@ class Stack:
 
     def prepare(self, report: Report = _silent) -> None:
         """Have all software in the user's cache, in minutes the first time, and start nothing. Twice is once."""
-        site = Site(self.directory, {}, {})
-        for part in PARTS:
-            part(site).prepare(report)
+        _prepare([part(Site(self.directory, {}, {})) for part in PARTS], report)
 
     def up(self, only: Iterable[str] = (), report: Report = _silent) -> dict[str, dict[str, Any]]:
         """Start what is not running, wait until all of it is ready, and tell what runs where.
@@ -117,9 +116,7 @@ class Stack:
     def _start(self, parts: list[Part], state: State, report: Report) -> None:
         """Those of a wave at once, because each takes seconds; then wait for each."""
         missing = {part.name for part in parts if not _runs(state, part)}
-        for part in parts:
-            if part.name in missing:
-                part.prepare(report)
+        _prepare([part for part in parts if part.name in missing], report)
         for wave in sorted({part.wave for part in parts}):
             together = [part for part in parts if part.wave == wave]
             begun = {part.name: self._launch(part, state) for part in together if part.name in missing}
@@ -216,6 +213,14 @@ def settings_text(settings: Mapping[str, str]) -> str:
         sections.setdefault(section, []).append(f"{json.dumps(key) if opened else key} = {json.dumps(value)}")
     note = "# Written by `headwater up`, and written again by the next. Copy what you need to your lake's own file.\n"
     return note + "".join(f"\n[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sorted(sections.items()))
+
+
+def _prepare(parts: Iterable[Part], report: Report) -> None:
+    """One at a time for all stacks of the user, which share the cache."""
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with locked(cache_directory()):
+        for part in parts:
+            part.prepare(report)
 
 
 def _chosen(names: Iterable[str]) -> list[type[Part]]:

@@ -76,7 +76,7 @@ def claim_directory(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One `up` or `down` at a time; the second waits and then finds the work done."""
+    """One at a time in a directory; the second waits, and then finds the work done."""
     with (directory / LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
