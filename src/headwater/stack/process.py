@@ -55,13 +55,18 @@ def start(command: Command, directory: Path, log: Path) -> Process:
             extra_groups=[] if command.user else None,
         )
     child.returncode = 0  # it is meant to outlive us: Popen need not warn that it does
-    return Process(child.pid, _started(child.pid) or "gone")
+    found = _look_up(child.pid)
+    return Process(child.pid, found.started if found else "gone")
 
 
 def is_running(process: Process) -> bool:
-    with suppress(ChildProcessError):
-        os.waitpid(process.pid, os.WNOHANG)
-    return _started(process.pid) == process.started
+    found = _look_up(process.pid)
+    if found is None or found.started != process.started:
+        return False
+    if found.zombie:
+        with suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
+    return not found.zombie
 
 
 def stop(process: Process, number: signal.Signals, seconds: float) -> None:
@@ -98,19 +103,25 @@ def _send(process: Process, number: signal.Signals, seconds: float) -> bool:
     return True
 
 
-def _started(pid: int) -> str | None:
-    """When the process started, told so that no other has the same; None where there is none or it is a zombie."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    started: str
+    zombie: bool
+
+
+def _look_up(pid: int) -> _Found | None:
+    """Whoever has that number now. When it started is told so that no other process ever says the same."""
     if not _BOOT.exists():
-        return _started_by_ps(pid)
+        return _ask_ps(pid)
     try:
         # The second field is the program's name in brackets, which may itself hold blanks and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in {"Z", "X"} else f"{_BOOT.read_text().strip()}/{fields[19]}"
+    return _Found(f"{_BOOT.read_text().strip()}/{fields[19]}", fields[0] in {"Z", "X"})
 
 
-def _started_by_ps(pid: int) -> str | None:
+def _ask_ps(pid: int) -> _Found | None:
     line = ["ps", "-p", str(pid), "-o", "stat=,lstart="]
     found = re.match(r"\s*(\S+)\s+(.+)", subprocess.run(line, check=False, capture_output=True, text=True).stdout)
-    return None if found is None or found[1].startswith("Z") else found[2].strip()
+    return _Found(found[2].strip(), found[1].startswith("Z")) if found else None

@@ -41,11 +41,15 @@ class S3(Part):
     def initialise(self) -> None:
         for name in ("objects", "versions", "accounts"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
+        if not _keeps_attributes(self.directory):
+            self._metadata.mkdir(exist_ok=True)
 
     def command(self) -> Command:
         """Versions stand outside of the objects, where every directory would be a bucket."""
         common = ["--port", self.address, "--quiet", "--keep-alive", "--iam-dir", str(self.directory / "accounts")]
         place = ["posix", "--versioning-dir", str(self.directory / "versions"), str(self.directory / "objects")]
+        if self._metadata.is_dir():
+            place[1:1] = ["--sidecar", str(self._metadata)]
         keys = {"ROOT_ACCESS_KEY_ID": ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": self.site.keys["s3"]}
         return Command([str(_program()), *common, *place], keys)
 
@@ -74,6 +78,11 @@ class S3(Part):
             "s3.secret_key": self.site.keys["s3"],
         }
 
+    @property
+    def _metadata(self) -> Path:
+        """Used where the file system keeps no attributes of files, as some temporary ones."""
+        return self.directory / "metadata"
+
     def _client(self) -> Any:
         import boto3
         from botocore.config import Config
@@ -81,6 +90,14 @@ class S3(Part):
         patience = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1})
         session = boto3.Session(ACCESS_KEY, self.site.keys["s3"], region_name=REGION)
         return session.client("s3", endpoint_url=self.url, config=patience)
+
+
+def _keeps_attributes(directory: Path) -> bool:
+    try:
+        os.setxattr(directory, "user.headwater", b"1")
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 def _program() -> Path:
