@@ -1,6 +1,7 @@
 """The stack itself: ready means ready, twice is once, what is killed comes back, and nobody else is touched."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -231,3 +232,10 @@ def test_an_unknown_part_and_a_missing_stack_are_told(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="headwater up"):
         Stack(tmp_path / "stack").restart("kafka")
     assert not (tmp_path / "stack").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the database as somebody else")
+def test_a_place_that_the_database_cannot_enter_is_told_before_it_is_tried(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(InvalidRequest, match="--dir"):
+        Stack(tmp_path / "stack").up(["postgres"])

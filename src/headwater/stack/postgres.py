@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from headwater.errors import InvalidRequest, Unavailable
 from headwater.stack.part import Part, Report
-from headwater.stack.process import Command
+from headwater.stack.process import Command, primary_group
 from headwater.stack.state import write_private
 from headwater.stack.versions import OLDEST_POSTGRES
 
@@ -93,8 +93,10 @@ class Postgres(Part):
         return self.url.removesuffix(DATABASE) + "postgres"
 
     def _hand_over(self, user: str) -> None:
-        shutil.chown(self.directory, user, user)
-        reach = subprocess.run(["test", "-w", self.directory], check=False, user=user, group=user, extra_groups=[])
+        shutil.chown(self.directory, user, primary_group(user))
+        reach = subprocess.run(
+            ["test", "-w", self.directory], check=False, user=user, group=primary_group(user), extra_groups=[]
+        )
         if reach.returncode:
             raise InvalidRequest(
                 f"{self.directory} is closed to the user {user}, who runs PostgreSQL for root. Name a place that"
@@ -107,7 +109,7 @@ class Postgres(Part):
         shutil.rmtree(making, ignore_errors=True)
         write_private(password, self.site.keys["postgres"])
         if user := _user():
-            shutil.chown(password, user, user)
+            shutil.chown(password, user, primary_group(user))
         try:
             self._run_initdb(making, password)
         finally:
@@ -126,7 +128,7 @@ class Postgres(Part):
             text=True,
             cwd=self.directory,
             user=user,
-            group=user,
+            group=primary_group(user),
             extra_groups=[] if user else None,
         )
         if done.returncode:

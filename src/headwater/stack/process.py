@@ -5,6 +5,7 @@ container nobody may ever reap it.
 """
 
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -51,12 +52,16 @@ def start(command: Command, directory: Path, log: Path) -> Process:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             user=command.user,
-            group=command.user,
+            group=primary_group(command.user),
             extra_groups=[] if command.user else None,
         )
     child.returncode = 0  # it is meant to outlive us: Popen need not warn that it does
     found = _look_up(child.pid)
     return Process(child.pid, found.started if found else "gone")
+
+
+def primary_group(user: str | None) -> int | None:
+    return pwd.getpwnam(user).pw_gid if user else None
 
 
 def is_running(process: Process) -> bool:
