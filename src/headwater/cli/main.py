@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "settings",
     "upgrade",
     "metrics",
+    "submit",
     "up",
     "down",
 )

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,8 @@ from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
 from headwater.storage.jars import jars_directory, resolve_jars
 from headwater.storage.java import check_java
-from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, launch
+from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
+from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +36,15 @@ CATALOG: Final = "lake"
 LOOPBACK: Final = "127.0.0.1"
 # Enough rows to hide what a batch costs, few enough that a worker is never far from the next one.
 ARROW_BATCH_ROWS: Final = 1_000
+# Machines come and go: what a lost one had in hand is done again, oftener than Spark would by itself.
+CLUSTER: Final = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "8"}
 
 
 @dataclass(slots=True)
 class _Engine:
     """The running JVM and its context; `conf` is what it was started with."""
 
-    jvm: Jvm
+    jvm: Jvm | SubmittedJvm
     conf: dict[str, str]
     root: "SparkSession"
     sessions: list["SparkSession"] = field(default_factory=list)
@@ -127,12 +130,9 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
         **{f"spark.executorEnv.{name}": value for name, value in ONE_THREAD.items()},
     }
-    if master.startswith("local"):
-        conf |= {
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
-            "spark.sql.shuffle.partitions": str(cores),
-        }
+    if is_local(master) or on_loopback(master):
+        conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    conf |= {"spark.sql.shuffle.partitions": str(cores)} if is_local(master) else CLUSTER
     return conf | dict(settings.section("spark.conf"))
 
 
@@ -166,12 +166,17 @@ def _warehouse(uri: str) -> str:
 def _start_engine(
     settings: Settings, conf: dict[str, str], app_name: str, report: Callable[[str], None], record: Path | None
 ) -> _Engine:
-    java = check_java()
-    jars = resolve_jars(report=report)
-    jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
+    if was_submitted():
+        # spark-submit has started the JVM, with the jars and the archive of the line that `submit` made.
+        jvm: Jvm | SubmittedJvm = SubmittedJvm()
+        distributed = {"spark.pyspark.python": PYTHON} if is_shipped(settings, conf["spark.master"]) else {}
+    else:
+        java = check_java()
+        jars = resolve_jars(report=report)
+        distributed = _distributed(settings, conf["spark.master"], jars, report)
+        jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
     try:
-        distributed = {} if conf["spark.master"].startswith("local") else {"spark.jars": ",".join(map(str, jars))}
-        root = _connect(jvm, distributed | conf | {"spark.app.name": app_name})
+        root = _connect(jvm, conf | distributed | {"spark.app.name": app_name})
     except BaseException:
         jvm.stop()
         raise
@@ -179,7 +184,17 @@ def _start_engine(
     return _Engine(jvm, conf, root)
 
 
-def _connect(jvm: Jvm, conf: dict[str, str]) -> "SparkSession":
+def _distributed(
+    settings: Settings, master: str, jars: Sequence[Path], report: Callable[[str], None]
+) -> dict[str, str]:
+    """What executors on other machines are given; `[spark.conf]` has the last word."""
+    if is_local(master):
+        return {}
+    given = {"spark.jars": ",".join(map(str, jars))} | shipped_conf(settings, master, report)
+    return given | dict(settings.section("spark.conf"))
+
+
+def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
     # Imported here, while the JVM boots: half a second that overlaps.
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway

@@ -34,6 +34,8 @@ from headwater.storage.java import Java
 START_SECONDS: Final = 120
 PR_SET_PDEATHSIG: Final = 1
 STOP_SECONDS: Final = 20
+_GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
+_GATEWAY_SECRET: Final = "PYSPARK_GATEWAY_SECRET"
 # Writing the archive happens while the JVM exits, and takes a minute on a busy machine.
 RECORD_SECONDS: Final = 600
 # As Spark's launcher passes them, without jdk.incubator.vector, which only Spark's linear algebra uses: it warns.
@@ -121,6 +123,22 @@ class Jvm:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.exchange, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJvm:
+    """The JVM of spark-submit, which started this Python and ends when it ends."""
+
+    def address(self) -> tuple[int, str]:
+        return int(os.environ[_GATEWAY_PORT]), os.environ[_GATEWAY_SECRET]
+
+    def stop(self) -> None:
+        pass
+
+
+def was_submitted() -> bool:
+    """Whether spark-submit started this process; it says in the environment where its JVM listens."""
+    return _GATEWAY_PORT in os.environ
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:

@@ -1,0 +1,110 @@
+"""A run on a real standalone cluster gives what a run on one machine gives, and a machine that dies costs nothing."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rounds
+
+from headwater import lake as lakes
+from headwater.settings import FILE_NAME
+from headwater.stack.stack import Stack
+
+ROUNDS = 2
+TESTS = Path(rounds.__file__).parent
+# Executors find the tests' models, and a task that is late gets a twin: whichever is first counts.
+CLUSTER = f"""
+[spark.conf]
+"spark.executorEnv.PYTHONPATH" = "{TESTS}"
+"spark.executorEnv.HEADWATER_CALLS" = "{{calls}}"
+"spark.executor.memory" = "768m"
+"spark.speculation" = "true"
+"spark.speculation.interval" = "50ms"
+"spark.speculation.quantile" = "0.1"
+"spark.speculation.multiplier" = "1.05"
+"spark.speculation.minTaskRuntime" = "0ms"
+"""
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lakes.Lake]:
+    """The same events on one machine, and what came of them."""
+    directory = tmp_path_factory.mktemp("local")
+    lake = make_lake(directory / "lake")
+    for number in range(ROUNDS):
+        rounds.put_round(lake, rounds.make_media(directory / "media", number), number)
+    drive(directory / "lake")
+    yield lakes.open(directory / "lake")
+
+
+def make_lake(directory: Path) -> lakes.Lake:
+    rounds.use_cheap_models(directory)
+    return lakes.init(directory)
+
+
+def for_the_cluster(directory: Path) -> Path:
+    """A lake with the same events, before any run."""
+    lake = make_lake(directory / "lake")
+    settings = directory / "lake" / FILE_NAME
+    settings.write_text(settings.read_text() + CLUSTER.format(calls=directory / "calls"))
+    for number in range(ROUNDS):
+        rounds.put_round(lake, rounds.make_media(directory / "media", number), number)
+    return directory / "lake"
+
+
+def drive(lake: Path, *options: str, command: str = "run", timeout: float = 400) -> None:
+    """In a process of its own: this one may have a Spark already."""
+    line = [sys.executable, "-m", "headwater", command, "--once", "--lake", str(lake), *options]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = subprocess.run(line, check=False, env=environment, timeout=timeout, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def assert_same(lake: Path, local: lakes.Lake) -> None:
+    with lakes.open(lake) as one:
+        found, expected = rounds.contents(one), rounds.contents(local)
+        for name in expected:
+            assert found[name] == expected[name], name
+        assert not one.pending()
+        assert one.status()["index"] == local.status()["index"]
+
+
+def test_a_run_on_the_cluster_gives_the_tables_of_a_local_run_with_twins_of_tasks(
+    local: lakes.Lake, cluster_url: str, tmp_path: Path
+) -> None:
+    lake = for_the_cluster(tmp_path)
+    drive(lake, "--master", cluster_url)
+    assert_same(lake, local)
+    # Models were asked on the executors, and speculation may ask one again; nothing came out twice.
+    assert len(set((tmp_path / "calls").read_text().split())) == 3 * ROUNDS
+
+
+def test_a_worker_that_is_killed_mid_run_costs_nothing(
+    local: lakes.Lake, stack: Stack, cluster_url: str, tmp_path: Path
+) -> None:
+    lake = for_the_cluster(tmp_path)
+    calls = tmp_path / "calls"
+
+    def kill_one_when_models_are_at_work() -> None:
+        deadline = time.monotonic() + 300
+        while not calls.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stack.kill("spark-worker-1")
+
+    killer = threading.Thread(target=kill_one_when_models_are_at_work)
+    killer.start()
+    drive(lake, "--master", cluster_url)
+    killer.join()
+    assert calls.exists()
+    assert_same(lake, local)
+
+
+def test_spark_submit_runs_the_same_driver(local: lakes.Lake, cluster_url: str, tmp_path: Path) -> None:
+    lake = for_the_cluster(tmp_path)
+    drive(lake, "--master", cluster_url, command="submit")
+    assert_same(lake, local)
