@@ -52,7 +52,6 @@ SETTINGS: Final = (
     Setting("catalog.warehouse", "{lake}/warehouse", "Where the tables' files are kept: a directory or s3://…"),
     Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
     Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),
-    Setting("index.recall_target", 0.98, "Search probes until this share of true neighbours.", minimum=0.5, maximum=1),
     Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
     Setting("checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it has read; a hint, never the truth."),
     Setting("spark.master", "", "Spark's master URL; empty is this machine, all cores."),
@@ -68,7 +67,6 @@ SETTINGS: Final = (
     Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
     Setting("models.extract", "pdfium", "The model that reads text in documents."),
     Setting("models.embed", "lexical", "The embedder."),
-    Setting("models.language", True, "Tell the language of texts that are long enough."),
     Setting(
         "limits.step_seconds",
         30.0,

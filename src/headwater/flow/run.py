@@ -51,7 +51,7 @@ class Pace:
 
     seconds: float
     most: int
-    rows: int = 500
+    rows: int = 2_000
 
     def learn(self, rows: int, seconds: float) -> None:
         wanted = rows * self.seconds / max(seconds, 0.001)

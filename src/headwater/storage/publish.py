@@ -85,9 +85,11 @@ def _stage(spark: SparkSession, table: Table, rows: DataFrame, next_seq: int, st
         numbered.select(*columns).writeTo(f"lake.{table.name}").option("check-nullability", "false").append()
     finally:
         spark.conf.unset("spark.wap.id")
-    for snapshot in _each(_load(spark, table).snapshots()):
-        if snapshot.summary().get("wap.id") == token:
-            return snapshot
+    # From the newest back: it was staged a moment ago, and a table may keep thousands.
+    snapshots = _load(spark, table).snapshots()
+    for position in reversed(range(len(snapshots))):
+        if snapshots[position].summary().get("wap.id") == token:
+            return snapshots[position]
     return None
 
 
