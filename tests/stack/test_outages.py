@@ -1,0 +1,143 @@
+"""Servers killed with SIGKILL while events flow: what was acknowledged is read once, and nothing else is."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import rounds
+
+from headwater import lake as lakes
+from headwater.errors import HeadwaterError
+from headwater.flow.land import text_event
+from headwater.lake import Lake
+from headwater.settings import FILE_NAME, Settings
+from headwater.stack.stack import Stack, settings_text
+
+EVENTS = 20_000
+AT_ONCE = 250
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DOWN_SECONDS = 3.0
+
+
+def write_lake(settings: Settings, **more: str) -> Path:
+    """The settings of a fixture as a lake's own file, for processes of their own."""
+    chosen = {name: one.value for name, one in settings.chosen.items() if one.origin != "default"}
+    text = settings_text({**chosen, **{name.replace("__", "."): value for name, value in more.items()}})
+    (settings.lake / FILE_NAME).write_text(text, encoding="utf-8")
+    return settings.lake
+
+
+class Sender(threading.Thread):
+    """Publishes until every event is acknowledged, through any outage; an unacknowledged batch is sent again."""
+
+    def __init__(self, lake: Path, count: int) -> None:
+        super().__init__(daemon=True)
+        self._lake, self._count = lake, count
+        self.acknowledged: set[str] = set()
+
+    def run(self) -> None:
+        for first in range(0, self._count, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, self._count))
+            events = [text_event(f"line {n}: my parcel is late", f"customer-{n % 7}", f"e{n}", AT) for n in numbers]
+            while not self._published(events):
+                time.sleep(1)
+            self.acknowledged |= {event.event_id for event in events}
+
+    def _published(self, events: list[object]) -> bool:
+        try:
+            lakes.open(self._lake)._components.log.publish(events)  # type: ignore[arg-type]
+        except HeadwaterError:
+            return False
+        return True
+
+
+@contextmanager
+def supervised_run(lake: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """`headwater run`, started again whenever it ends, as a service manager would; yields the processes so far."""
+    done = threading.Event()
+    begun: list[subprocess.Popen[bytes]] = []
+    command = [sys.executable, "-m", "headwater", "--lake", str(lake), "run"]
+    errors = (lake / "run.err").open("wb")
+
+    def keep_running() -> None:
+        while not done.is_set():
+            begun.append(subprocess.Popen(command, env=dict(os.environ), stderr=errors))
+            while begun[-1].poll() is None and not done.wait(0.2):
+                pass
+            done.wait(1)
+
+    thread = threading.Thread(target=keep_running, daemon=True)
+    thread.start()
+    try:
+        yield begun
+    finally:
+        done.set()
+        thread.join()
+        if begun and begun[-1].poll() is None:
+            begun[-1].send_signal(signal.SIGTERM)
+            begun[-1].wait(60)
+        errors.close()
+
+
+def wait_until(what: str, condition: object, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():  # type: ignore[operator]
+                return
+        except HeadwaterError:
+            pass
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(1)
+
+
+def bronze_rows(lake: Path) -> int:
+    return lakes.open(lake).table("events").to_arrow().num_rows
+
+
+def assert_read_once(lake: Lake, acknowledged: set[str], media: int) -> None:
+    ids = lake.table("events").to_arrow()["event_id"].to_pylist()
+    chat = [one for one in ids if one.startswith("e")]
+    assert sorted(chat) == sorted(acknowledged)
+    assert len(ids) == len(acknowledged) + media
+    for table in ("messages", "embeddings"):
+        found = lake.table(table).to_arrow()["event_id"].to_pylist()
+        assert sorted(one for one in found if one.startswith("e")) == sorted(acknowledged), table
+    status = lake.status()
+    assert status["index"] == {"entries": lake.table("embeddings").to_arrow().num_rows, "stale_by": 0}
+
+
+@pytest.mark.timeout(1200)
+def test_each_part_killed_once_while_events_flow_loses_and_repeats_nothing(
+    stack: Stack, stack_lake: Settings, cluster_url: str, tmp_path: Path
+) -> None:
+    models = {"models__transcribe": "cheap_models:CheapSpeech", "models__caption": "cheap_models:CheapReader"}
+    lake = write_lake(stack_lake, spark__master=cluster_url, **models)
+    lakes.init(lake).close()
+    folder = rounds.make_media(tmp_path / "media", 1)
+    stored = [one for one in lakes.open(lake).put(folder, customer="acme", at=AT) if one.event]
+    sender = Sender(lake, EVENTS)
+    with supervised_run(lake) as runs:
+        sender.start()
+        for part in ("kafka", "s3", "postgres", "spark-worker-1", "driver"):
+            before = bronze_rows(lake)
+            wait_until(f"progress before {part} dies", lambda least=before: bronze_rows(lake) > least, 180)
+            if part == "driver":
+                runs[-1].kill()
+                continue
+            stack.kill(part)
+            time.sleep(DOWN_SECONDS)
+            stack.up([part])
+        sender.join(300)
+        assert len(sender.acknowledged) == EVENTS
+        wait_until("all events carried to the index", lambda: not lakes.open(lake).pending(), 400)
+    with lakes.open(lake) as opened:
+        assert_read_once(opened, sender.acknowledged, len(stored))
