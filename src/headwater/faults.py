@@ -26,6 +26,14 @@ POINTS = (
     "embed.published",
     "index.upserted",
     "maintain.compacted",
+    "migrate.object",
+    "migrate.file",
+    "migrate.registered",
+    "migrate.noted",
+    "migrate.ledger",
+    "migrate.verified",
+    "migrate.moved",
+    "migrate.switched",
 )
 
 _VICTIM = "HEADWATER_FAULT_VICTIM"

@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "maintain",
     "settings",
     "upgrade",
+    "migrate",
     "metrics",
     "submit",
     "up",

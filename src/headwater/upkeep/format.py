@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 _FACT: Final = "format"
+# Set in the ledger that a migration left behind.
+MOVED_TO: Final = "moved_to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ def set_format(ledger: Ledger) -> None:
 
 
 def check_format(ledger: Ledger, wanted: int = FORMAT) -> None:
-    """Raises Conflict unless the lake is of the version that this program writes."""
+    """Raises Conflict unless the lake is here and of the version that this program writes."""
+    if moved := ledger.fact(MOVED_TO):
+        raise Conflict(f"This lake has moved to {moved}. Open it there; what is here is what it was then.")
     found = _found(ledger)
     if found > wanted:
         raise Conflict(

@@ -1,0 +1,73 @@
+"""Object copy: raw objects and remembered results from one store to another, several at once.
+
+Twice is once: a raw store keeps what it has under a key and compares, so an interrupted copy is simply repeated.
+"""
+
+import io
+import mimetypes
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, BinaryIO, Final, cast
+
+from headwater.storage.memo import Memo
+from headwater.storage.raw_store import RawStore
+
+COPIES_AT_ONCE: Final = 8
+_BATCH: Final = 256
+Known = Mapping[str, tuple[str, str]]  # path → checksum and content type
+
+
+def copy_objects(source: RawStore, target: RawStore, known: Known, copied: Callable[[], None]) -> list[str]:
+    """Every object as it is; returns those that are not what `known` says. Other bytes in the target are a Conflict."""
+
+    def copy(key: str) -> bool:
+        guessed = mimetypes.guess_type(key)[0] or "application/octet-stream"
+        with _as_file(source.chunks(key)) as stream:
+            pointer = target.put_stream(key, stream, known[key][1] if key in known else guessed)
+        return key not in known or pointer.checksum == known[key][0]
+
+    damaged: list[str] = []
+    keys = iter(found.path for found in source.list())
+    while batch := list(islice(keys, _BATCH)):
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
+            for key, sound in zip(batch, workers.map(copy, batch), strict=True):
+                damaged += [] if sound else [key]
+                copied()
+    return damaged
+
+
+def copy_memo(source: Memo, target: Memo) -> None:
+    """A result is determined by its key, so one that is there is the same one."""
+    old, new = source._store, target._store
+    for page in old.list():
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
+            list(workers.map(lambda found: new.put(found["path"], old.get(found["path"]).bytes()), page))
+
+
+class _Chunks(io.RawIOBase):
+    """An iterator of bytes as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = chunk
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
+@contextmanager
+def _as_file(chunks: Iterator[bytes]) -> Iterator[BinaryIO]:
+    with io.BufferedReader(_Chunks(chunks), 1 << 20) as stream:
+        yield cast(BinaryIO, stream)
