@@ -122,7 +122,7 @@ def probe(*lines: object) -> subprocess.CompletedProcess[str]:
 def test_reading_imports_no_spark_and_starts_no_java(tmp_path: Path) -> None:
     lake = str(small_lake(tmp_path / "lake"))
     lines = [
-        ["settings"], ["flow"], ["run", "--once"], ["status"], ["search", "refund"], ["trace", CALL_CHUNK],
+        ["settings"], ["flow"], ["run", "--once"], ["status"], ["metrics"], ["search", "refund"], ["trace", CALL_CHUNK],
         ["sql", "select count(*) from transcripts"], ["show", "captions"], ["quarantine"], ["maintain", "--dry-run"],
         ["get", "e1", "-o", str(tmp_path / "call.wav")], ["put", "--text", "hello", "--customer", "acme"],
     ]  # fmt: skip

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from headwater import lake as lakes
 from headwater import telemetry
+from headwater.errors import InvalidRequest
 from headwater.telemetry import FILE_NAME, KEPT_FILES, Sink, note, writing
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -87,3 +89,42 @@ def test_a_level_that_does_not_exist_is_an_error_of_the_caller(tmp_path: Path) -
     with pytest.raises(ValueError), writing(Sink(tmp_path)):
         note("x", level="loud")
     assert telemetry._sinks == []
+
+
+def test_a_run_tells_of_each_commit_and_of_its_end_and_the_journal_knows(engine: None, tmp_path: Path) -> None:
+    heard: list[str] = []
+    with lakes.init(tmp_path / "lake") as lake:
+        lake.put_text("My router is broken", customer="acme", id="m1")
+        ran = lake.run(listen=heard.append)
+        (journal,) = lake._components.ledger.runs(10)
+        assert (journal.kind, journal.outcome, journal.detail["done"]) == ("run", "done", ran.done)
+    lines = lines_of(tmp_path / "lake" / "logs" / FILE_NAME)
+    assert [json.loads(line) for line in heard] == lines
+    assert [line["event"] for line in lines] == ["run.started", *["stage.committed"] * 4, "run.stopped"]
+    commits = {line["stage"]: line for line in lines if line["event"] == "stage.committed"}
+    assert [(stage, line["rows"]) for stage, line in commits.items()] == [
+        ("bronze", 1), ("derive", 1), ("embed", 1), ("index", 1),
+    ]  # fmt: skip
+    assert commits["bronze"]["next_seq"] == commits["index"]["next_seq"] == 1
+    assert all(line["seconds"] > 0 for line in commits.values())
+
+
+def test_a_run_that_fails_says_why_in_the_log_and_in_the_journal(engine: None, tmp_path: Path) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        lake.put_text("My router is broken", customer="acme", id="m1")
+    with lakes.open(tmp_path / "lake", {"models.caption": "nowhere:Model"}) as broken:
+        with pytest.raises(InvalidRequest):
+            broken.run()
+        (journal,) = broken._components.ledger.runs(10)
+    last = lines_of(tmp_path / "lake" / "logs" / FILE_NAME)[-1]
+    assert (last["event"], last["level"], last["done"]) == ("run.failed", "error", {"bronze": 1})
+    assert journal.outcome == "failed" and journal.detail["error"] == last["error"] and "nowhere" in last["error"]
+
+
+def test_a_level_that_does_not_exist_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        lake.put_text("My router is broken", customer="acme", id="m1")
+    with lakes.open(tmp_path / "lake", {"telemetry.level": "loud"}) as lake:
+        with pytest.raises(InvalidRequest, match="debug, info, warning, error"):
+            lake.run()
+        assert lake._components.ledger.runs(10) == []
