@@ -31,10 +31,11 @@ test-stack: setup ## Run the tests that need those servers; fetches, builds and 
 	@$(BIN)/pytest -m "not soak" tests/stack
 
 bench: setup ## Measure the framework's own cost beside plain Python (minutes)
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	@for name in start framework search; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 soak: setup ## The same promises for longer: every fault, hundreds of kills (hours)
 	@$(BIN)/pytest -m "soak"
+	@$(BIN)/pytest -m "soak" tests/stack
 
 clean: ## Remove what set-up and the tools made in this clone; lakes and the user's cache stay
 	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/headwater.egg-info

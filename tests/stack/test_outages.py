@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -115,29 +116,52 @@ def assert_read_once(lake: Lake, acknowledged: set[str], media: int) -> None:
     assert status["index"] == {"entries": lake.table("embeddings").to_arrow().num_rows, "stale_by": 0}
 
 
+PARTS = ("kafka", "s3", "postgres", "spark-worker-1", "driver")
+
+
 @pytest.mark.timeout(1200)
 def test_each_part_killed_once_while_events_flow_loses_and_repeats_nothing(
     stack: Stack, stack_lake: Settings, cluster_url: str, tmp_path: Path
 ) -> None:
+    survive(stack, stack_lake, cluster_url, tmp_path, [(part,) for part in PARTS])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_parts_killed_in_pairs_while_events_flow_lose_and_repeat_nothing(
+    stack: Stack, stack_lake: Settings, cluster_url: str, tmp_path: Path
+) -> None:
+    survive(stack, stack_lake, cluster_url, tmp_path, list(combinations(PARTS, 2)))
+
+
+def survive(
+    stack: Stack, settings: Settings, cluster_url: str, tmp_path: Path, kills: Sequence[tuple[str, ...]]
+) -> None:
+    """Each kill comes once rows have moved since the last, so it meets a run at work."""
     models = {"models__transcribe": "cheap_models:CheapSpeech", "models__caption": "cheap_models:CheapReader"}
-    lake = write_lake(stack_lake, spark__master=cluster_url, **models)
+    lake = write_lake(settings, spark__master=cluster_url, **models)
     lakes.init(lake).close()
     folder = rounds.make_media(tmp_path / "media", 1)
     stored = [one for one in lakes.open(lake).put(folder, customer="acme", at=AT) if one.event]
     sender = Sender(lake, EVENTS)
     with supervised_run(lake) as runs:
         sender.start()
-        for part in ("kafka", "s3", "postgres", "spark-worker-1", "driver"):
+        for parts in kills:
             before = bronze_rows(lake)
-            wait_until(f"progress before {part} dies", lambda least=before: bronze_rows(lake) > least, 180)
-            if part == "driver":
-                runs[-1].kill()
-                continue
-            stack.kill(part)
-            time.sleep(DOWN_SECONDS)
-            stack.up([part])
+            wait_until(f"progress before {parts} die", lambda least=before: bronze_rows(lake) > least, 180)
+            kill_for_a_while(stack, runs, parts)
         sender.join(300)
         assert len(sender.acknowledged) == EVENTS
         wait_until("all events carried to the index", lambda: not lakes.open(lake).pending(), 400)
     with lakes.open(lake) as opened:
         assert_read_once(opened, sender.acknowledged, len(stored))
+
+
+def kill_for_a_while(stack: Stack, runs: list[subprocess.Popen[bytes]], parts: Sequence[str]) -> None:
+    for part in parts:
+        if part == "driver":
+            runs[-1].kill()
+        else:
+            stack.kill(part)
+    time.sleep(DOWN_SECONDS)
+    stack.up([part for part in parts if part != "driver"] or ["kafka"])

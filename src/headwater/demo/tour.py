@@ -15,6 +15,7 @@ from headwater.demo.words import word_error_rate
 from headwater.domain.tables import TABLES, TRANSCRIPTS
 from headwater.errors import Conflict
 from headwater.lake import Lake, init
+from headwater.stack.stack import Stack
 
 SEED: Final = 7
 MARK: Final = ".headwater-demo"  # a directory with this file in it was made by the demo and may be made again
@@ -53,16 +54,27 @@ class Tour:
         return asdict(self)
 
 
-def make_lake(directory: Path, *, keep: bool) -> Lake:
-    """A fresh lake, in place of an earlier demo's but of nothing else; with `keep`, the one that is there goes on."""
+def make_lake(directory: Path, *, keep: bool, servers: Callable[[Path], None] | None = None) -> Lake:
+    """A fresh lake, in place of an earlier demo's but of nothing else; with `keep`, the one that is there goes on.
+
+    `servers` starts what the lake is to run on, in the same directory: see `start_stack`.
+    """
     if directory.exists() and any(directory.iterdir()):
         if not (directory / MARK).is_file():
             raise Conflict(f"{directory} was not made by the demo. Name another place: headwater demo --lake DIR")
         if not keep:
+            Stack(directory).down()
             shutil.rmtree(directory)
+    if servers is not None:
+        servers(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MARK).touch()
     return init(directory)
+
+
+def start_stack(directory: Path, report: Callable[[str], None]) -> None:
+    """The production parts; they write the settings of a lake on them into their own directory."""
+    Stack(directory).up(report=report)
 
 
 def make_media(directory: Path) -> list[DemoItem]:

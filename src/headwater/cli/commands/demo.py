@@ -11,6 +11,7 @@ import click
 from headwater.cli.session import Session, with_session
 
 DEFAULT: Final = Path("demo-lake")
+DEFAULT_STACK: Final = Path("demo-stack")
 _KINDS: Final = {"chat": "chat line", "broken": "broken file"}
 
 
@@ -19,16 +20,18 @@ _KINDS: Final = {"chat": "chat line", "broken": "broken file"}
     help="Run the whole flow on real media in a fresh lake (default ./demo-lake), and show what came of it.",
 )
 @click.option("--keep", is_flag=True, help="Go on with the demo's lake that is there, instead of making it anew.")
+@click.option("--stack", is_flag=True, help="Run it on Kafka, S3, Postgres and a Spark cluster (default ./demo-stack).")
 @with_session
-def command(session: Session, keep: bool) -> None:
+def command(session: Session, keep: bool, stack: bool) -> None:
     from headwater.cli.commands.run import totals
     from headwater.cli.progress import Bars
     from headwater.demo import tour
     from headwater.storage.java import check_java
 
     check_java()
-    directory = session.named or DEFAULT
-    with tour.make_lake(directory, keep=keep) as lake:
+    directory = session.named or (DEFAULT_STACK if stack else DEFAULT)
+    servers = (lambda place: tour.start_stack(place, session.note)) if stack else None
+    with tour.make_lake(directory, keep=keep, servers=servers) as lake:
         session.note(f"A lake in {directory}: calls, screenshots, a video, a PDF and chat of four customers.")
         items = tour.make_media(directory)
         with Bars({"put": len(items)}, lines=False) as bars:
