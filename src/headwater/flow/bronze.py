@@ -35,7 +35,7 @@ _POINTER = StructType(
         StructField("etag", StringType()),
     ]
 )
-_EVENT = StructType(
+EVENT_TYPE = StructType(
     [
         StructField("event_id", StringType()),
         StructField("modality", StringType()),
@@ -93,7 +93,7 @@ def _bring(spark: SparkSession, parsed: DataFrame, verdict: Verdict, ends: Mappi
 
 
 def _parse(lines: DataFrame) -> DataFrame:
-    event = F.from_json("value", _EVENT).alias("event")
+    event = F.from_json("value", EVENT_TYPE).alias("event")
     line = ("log_partition", "log_offset", "log_end", "value")
     return lines.select(*line, event).select(*line, "event.*", _is_event().alias("sound"))
 
