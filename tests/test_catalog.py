@@ -1,17 +1,14 @@
-"""The catalog: tables made once, properties compared and set, errors in our own words."""
+"""The catalog in a SQLite file."""
 
 import sqlite3
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+from behaviour_catalog import *  # noqa: F403
 
 from headwater import settings as settings_module
-from headwater.domain import tables
-from headwater.domain.progress import NEXT_SEQ, Progress
-from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
 
@@ -21,89 +18,10 @@ def settings(tmp_path: Path) -> Settings:
     return settings_module.resolve(tmp_path / "lake", {}, {}, {})
 
 
-def test_creating_the_tables_twice_is_once(settings: Settings) -> None:
-    catalog = catalogs.open_catalog(settings)
-    catalogs.create_tables(catalog)
-    before = catalogs.load(catalog, "silver.transcripts").metadata.table_uuid
-    catalogs.create_tables(catalogs.open_catalog(settings))
-    assert catalogs.load(catalog, "transcripts").metadata.table_uuid == before
-    names = {".".join(name) for space in ("bronze", "silver") for name in catalog.list_tables(space)}
-    assert names == {table.name for table in tables.TABLES}
-
-
-def test_a_table_keeps_the_contract_of_its_value(settings: Settings) -> None:
-    catalog = catalogs.open_catalog(settings)
-    catalogs.create_tables(catalog)
-    for table in tables.TABLES:
-        made = catalogs.load(catalog, table.name)
-        assert [column.name for column in made.schema().columns] == table.schema.names
-        assert [column.required for column in made.schema().columns] == [not field.nullable for field in table.schema]
-        assert [field.name for field in made.spec().fields] == [f"{table.day}_day"]
-        ordered = [made.schema().find_column_name(field.source_id) for field in made.sort_order().fields]
-        assert ordered == list(table.order)
-        assert made.format_version == 2
-        assert made.location().startswith("file:///")
-        assert made.properties["write.wap.enabled"] == "true"
-        assert made.properties["write.metadata.metrics.column.seq"] == "full"
-        assert catalogs.progress(made) == Progress()
-
-
 def test_the_catalog_waits_for_a_lock_and_lets_readers_read(settings: Settings) -> None:
     catalogs.open_catalog(settings)
     connection = sqlite3.connect(settings.lake / "catalog.db")
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-def test_properties_change_only_where_the_expectation_holds(settings: Settings) -> None:
-    catalog = catalogs.open_catalog(settings)
-    catalogs.create_tables(catalog)
-    catalogs.set_properties_if(
-        catalog,
-        "bronze.events",
-        {"headwater.next_seq": None},
-        {"headwater.next_seq": "5"},
-    )
-    with pytest.raises(Conflict, match="expected=None found=5"):
-        catalogs.set_properties_if(
-            catalog,
-            "bronze.events",
-            {"headwater.next_seq": None},
-            {"headwater.next_seq": "9"},
-        )
-    assert catalogs.progress(catalogs.load(catalog, "bronze.events")).next_seq == 5
-
-
-def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
-    catalogs.create_tables(catalogs.open_catalog(settings))
-
-    def count_up() -> None:
-        catalog = catalogs.open_catalog(settings)
-        done = 0
-        while done < 5:
-            seq = catalogs.load(catalog, "events").properties.get(NEXT_SEQ)
-            try:
-                catalogs.set_properties_if(
-                    catalog,
-                    "events",
-                    {NEXT_SEQ: seq},
-                    {NEXT_SEQ: str(int(seq or 0) + 1)},
-                )
-                done += 1
-            except Conflict:
-                continue
-
-    threads = [threading.Thread(target=count_up) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert catalogs.progress(catalogs.load(catalogs.open_catalog(settings), "events")).next_seq == 20
-
-
-def test_a_missing_table_is_not_found(settings: Settings) -> None:
-    catalog = catalogs.open_catalog(settings)
-    with pytest.raises(NotFound, match=r"silver\.nothing"):
-        catalogs.load(catalog, "silver.nothing")
 
 
 def test_importing_the_module_imports_no_catalog_library() -> None:

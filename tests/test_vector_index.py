@@ -1,45 +1,14 @@
-"""The vector index: twice is once, filters keep recall, and a wiped index starts again."""
+"""The vector index in a directory."""
 
-import multiprocessing
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from sample_rows import NOON, rows
+from behaviour_vector_index import *  # noqa: F403
+from behaviour_vector_index import embeddings
 
 from headwater import settings as settings_module
-from headwater.domain import tables
-from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
-from headwater.storage import lance_organise
-from headwater.storage.vector_index import Filter, Vector, VectorIndex, open_index
-
-PRINT = "feed0123feed0123"
-
-
-def vectors(count: int, seed: int = 0) -> Vector:
-    """Texts have topics, so their vectors lie around centres."""
-    draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(7).normal(size=(50, tables.VECTOR_DIMENSION))
-    drawn = centres[draw.integers(0, 50, count)] + draw.normal(size=(count, tables.VECTOR_DIMENSION))
-    unit: Vector = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
-    return unit
-
-
-def embeddings(count: int, first: int = 0, **same: Any) -> pa.Table:
-    given = [
-        {
-            "chunk_id": f"c{number}", "object_id": f"chat/acme/{number}",
-            "customer": "o'neil" if number % 4 else "acme", "modality": "chat",
-            "fingerprint": PRINT, "text": f"refund number {number}", "source_model": "inline",
-            "vector": vector, "occurred_at": NOON + timedelta(hours=number), **same,
-        }
-        for number, vector in enumerate(vectors(count, seed=first), start=first)
-    ]  # fmt: skip
-    return rows(tables.EMBEDDINGS, given, first_seq=first)
+from headwater.storage.vector_index import VectorIndex, open_index
 
 
 @pytest.fixture
@@ -47,137 +16,8 @@ def settings(tmp_path: Path) -> Settings:
     return settings_module.resolve(tmp_path / "lake", {}, {}, {})
 
 
-@pytest.fixture
-def index(settings: Settings) -> VectorIndex:
-    return open_index(settings)
-
-
-def test_an_empty_index_answers_with_nothing(index: VectorIndex) -> None:
-    assert (index.position(), index.count()) == (0, 0)
-    assert index.search(PRINT, vectors(1)[0], 5) == []
-    assert index.search(PRINT, "refund", 5) == []
-    assert index.present(["c1"]) == set()
-    index.optimise()
-
-
-def test_an_entry_brought_twice_is_there_once_and_the_latest(index: VectorIndex) -> None:
-    index.upsert(embeddings(6))
-    index.upsert(embeddings(6, text="changed"))
-    index.set_position(6)
-    assert index.count() == 6
-    assert {entry.text for entry in index.search(PRINT, vectors(6)[0], 10)} == {"changed"}
-
-
-def test_the_nearest_comes_first_with_all_it_carries(index: VectorIndex) -> None:
-    index.upsert(
-        embeddings(20, locator={"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]})
-    )
-    best = index.search(PRINT, vectors(20)[7], 3)[0]
-    assert best.chunk_id == "c7"
-    assert best.score == pytest.approx(1.0, abs=1e-5)
-    assert best.locator == {"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]}
-    assert best.pointer["path"] == "chat/acme/7"
-    assert best.occurred_at == NOON + timedelta(hours=7)
-
-
-def test_words_are_found_by_their_stem_before_and_after_optimising(index: VectorIndex) -> None:
-    index.upsert(embeddings(5))
-    index.upsert(embeddings(1, first=50, text="two invoices are running late"))
-    for _ in range(2):
-        assert [entry.chunk_id for entry in index.search(PRINT, "invoice run", 3)] == ["c50"]
-        index.optimise()
-    index.upsert(embeddings(1, first=60, text="the invoice came twice"))
-    assert {entry.chunk_id for entry in index.search(PRINT, "invoice", 3)} == {"c50", "c60"}
-
-
-@pytest.mark.parametrize("probe", ["vector", "refund number"])
-def test_filters_apply_before_ranking(index: VectorIndex, probe: str) -> None:
-    index.upsert(embeddings(40))
-    asked: Vector | str = vectors(40)[1] if probe == "vector" else probe
-    acme = index.search(PRINT, asked, 10, Filter(customer="acme"))
-    assert {entry.chunk_id for entry in acme} == {f"c{number}" for number in range(0, 40, 4)}
-    assert len(index.search(PRINT, asked, 10, Filter(customer="o'neil"))) == 10
-    assert index.search(PRINT, asked, 10, Filter(customer="x' OR 1=1 --")) == []
-    assert index.search(PRINT, asked, 10, Filter(modality="audio")) == []
-    window = Filter(since=NOON + timedelta(hours=3), until=NOON + timedelta(hours=5))
-    assert {entry.chunk_id for entry in index.search(PRINT, asked, 10, window)} == {"c3", "c4"}
-
-
-def test_the_approximate_index_keeps_recall_with_and_without_a_filter(
-    index: VectorIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lance_organise, "ANN_ROWS", 1_000)
-    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 500)
-    index.upsert(embeddings(1_500))
-    index.optimise()
-    index.upsert(embeddings(100, first=1_500))
-    everything = np.concatenate([vectors(1_500), vectors(100, seed=1_500)])
-    for only, members in ((Filter(), range(1_600)), (Filter(customer="acme"), range(0, 1_600, 4))):
-        found = truth = 0
-        for probe in vectors(10, seed=99):
-            exact = sorted(members, key=lambda number: -float(everything[number] @ probe))[:10]
-            hits = {entry.chunk_id for entry in index.search(PRINT, probe, 10, only)}
-            found += len(hits & {f"c{number}" for number in exact})
-            truth += 10
-        assert found / truth >= 0.98
-
-
-def test_an_index_that_was_outgrown_is_trained_again(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lance_organise, "ANN_ROWS", 300)
-    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 300)
-    for first, trained in ((0, "vector_1"), (300, "vector_1"), (600, "vector_1"), (900, "vector_4")):
-        index.upsert(embeddings(300, first=first))
-        index.optimise()
-        [table] = index._all_tables()  # type: ignore[attr-defined]
-        assert [one.name for one in table.list_indices() if one.columns == ["vector"]] == [trained]
-        assert index.search(PRINT, vectors(300, seed=first)[5], 1)[0].chunk_id == f"c{first + 5}"
-
-
-def test_deleting_the_index_forgets_its_position(index: VectorIndex, settings: Settings) -> None:
-    index.upsert(embeddings(3))
-    index.set_position(3)
-    assert open_index(settings).position() == 3
-    index.delete(["c1", "it's not there"])
-    assert (index.count(), index.present(["c0", "c1"])) == (2, {"c0"})
-    index.delete(None)
-    assert (open_index(settings).position(), open_index(settings).count()) == (0, 0)
-    index.upsert(embeddings(3))
-    assert index.present(["c0", "c1"]) == {"c0", "c1"}
-
-
 def test_a_note_without_entries_is_not_believed(index: VectorIndex, settings: Settings) -> None:
     index.upsert(embeddings(3))
     index.set_position(3)
     next(settings.lake.glob("index/text_*")).rename(settings.lake / "elsewhere")
     assert open_index(settings).position() == 0
-
-
-def test_vectors_of_two_fingerprints_never_meet(index: VectorIndex) -> None:
-    index.upsert(embeddings(3))
-    index.upsert(embeddings(3, first=10, fingerprint="0ther"))
-    assert {entry.chunk_id for entry in index.search("0ther", vectors(3)[0], 9)} == {"c10", "c11", "c12"}
-    with pytest.raises(Conflict, match="none of unknown"):
-        index.search("unknown", vectors(3)[0], 9)
-
-
-def test_a_vector_of_another_length_is_refused(index: VectorIndex) -> None:
-    with pytest.raises(InvalidRequest, match="1024"):
-        index.upsert(embeddings(1, vector=[1.0, 2.0]))
-
-
-def _bring(settings: Settings) -> None:
-    for _ in range(3):
-        open_index(settings).upsert(embeddings(50))
-
-
-def test_two_processes_bringing_the_same_entries_make_each_once(settings: Settings) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_bring, args=(settings,)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
-    index = open_index(settings)
-    index.set_position(50)
-    assert index.count() == 50

@@ -1,6 +1,6 @@
 """Catalog: the Iceberg tables, seen without a JVM.
 
-Spark's JDBC catalog `lake` and PyIceberg's `SqlCatalog` share one database file, so both see the same tables. Here
+Spark's JDBC catalog `lake` and PyIceberg's `SqlCatalog` share one database, so both see the same tables. Here
 tables are made, loaded, and their properties compared and set; rows are read in `reading` and written by Spark.
 Invariant: a property changes only in an optimistic commit, so of two who expect the same value one is refused.
 """
@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from headwater.domain import tables
 from headwater.domain.progress import Progress
-from headwater.errors import Conflict, HeadwaterError, NotFound, Unavailable
+from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
+from headwater.storage.s3 import S3Target, is_s3, one_spelling
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -49,20 +50,24 @@ _LONG_TEXT: Final = {"text", "detail", "payload"}
 
 def open_catalog(settings: Settings) -> "Catalog":
     """The lake's catalog; an absent SQLite file is made. Imports PyIceberg, which costs about a second."""
-    uri = settings.text("catalog.uri")
+    uri, warehouse = settings.text("catalog.uri"), warehouse_uri(settings)
     if uri.startswith("sqlite:///"):
         _prepare_sqlite(Path(uri.removeprefix("sqlite:///")))
         uri = f"{uri}?timeout={BUSY_SECONDS}"
+    elif is_postgres(uri):
+        # psycopg 3, and a connection is tried before it is used: the server may have been restarted since.
+        uri = f"postgresql+psycopg://{uri.partition('://')[2]}"
+    else:
+        raise InvalidRequest("catalog.uri is not known here. Use sqlite:///file or postgresql://user@host/database.")
+    files = S3Target.from_settings(warehouse, settings, "catalog.warehouse").iceberg() if is_s3(warehouse) else {}
     with translated("the catalog"):
         from pyiceberg.catalog.sql import SqlCatalog
 
-        return SqlCatalog(
-            NAME,
-            uri=uri,
-            warehouse=warehouse_uri(settings),
-            schema_version="v1",
-            **_s3(settings),
-        )
+        return SqlCatalog(NAME, uri=uri, warehouse=warehouse, schema_version="v1", pool_pre_ping="true", **files)
+
+
+def is_postgres(uri: str) -> bool:
+    return uri.startswith(("postgresql://", "postgres://"))
 
 
 class Tables(Protocol):
@@ -115,7 +120,7 @@ class SqliteReader:
 def warehouse_uri(settings: Settings) -> str:
     """Absolute and with a scheme: Spark and PyIceberg must spell a file's name alike."""
     warehouse = settings.text("catalog.warehouse")
-    return warehouse if "://" in warehouse else f"file://{Path(warehouse).absolute()}"
+    return one_spelling(warehouse) if "://" in warehouse else f"file://{Path(warehouse).absolute()}"
 
 
 def create_tables(catalog: "Catalog") -> None:
@@ -211,16 +216,6 @@ def _prepare_sqlite(file: Path) -> None:
         raise Unavailable(
             f"The catalog {file} cannot be opened: {error}. Check the path and its permissions."
         ) from error
-
-
-def _s3(settings: Settings) -> dict[str, str]:
-    properties = {
-        "s3.endpoint": settings.text("s3.endpoint"),
-        "s3.region": settings.text("s3.region"),
-        "s3.access-key-id": settings.text("s3.access_key"),
-        "s3.secret-access-key": settings.text("s3.secret_key"),
-    }
-    return {name: value for name, value in properties.items() if value}
 
 
 def _create(catalog: "Catalog", table: tables.Table) -> None:

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from headwater.errors import Unavailable
+from headwater.settings import Settings
 from headwater.storage.java import check_java
+from headwater.storage.s3 import is_s3
 
 RESOLVE_SECONDS: Final = 600
 
@@ -52,6 +54,49 @@ EMBEDDED: Final = (
     ),
 )
 
+KAFKA: Final = (
+    Jar(
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.0.0",
+        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
+    ),
+    Jar(
+        "org.apache.spark",
+        "spark-token-provider-kafka-0-10_2.13",
+        "4.0.0",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar(
+        "org.apache.kafka",
+        "kafka-clients",
+        "3.9.0",
+        "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
+    ),
+    Jar(
+        "org.apache.commons",
+        "commons-pool2",
+        "2.12.0",
+        "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+    ),
+)
+POSTGRES: Final = (
+    Jar(
+        "org.postgresql",
+        "postgresql",
+        "42.7.8",
+        "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+    ),
+)
+S3: Final = (
+    Jar(
+        "org.apache.iceberg",
+        "iceberg-aws-bundle",
+        "1.11.0",
+        "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+    ),
+)
+
 
 def cache_directory() -> Path:
     """HEADWATER_CACHE, or `headwater` in the user's cache directory."""
@@ -72,6 +117,18 @@ def spark_home() -> Path:
     if found is None or found.origin is None:
         raise Unavailable("pyspark is not installed in this environment; install Headwater again: make setup")
     return Path(found.origin).parent
+
+
+def jars_for(settings: Settings) -> tuple[Jar, ...]:
+    """Those of the embedded lake, and those that the URIs in the settings call for."""
+    chosen = [*EMBEDDED]
+    if settings.text("log.uri").startswith("kafka://"):
+        chosen += KAFKA
+    if settings.text("catalog.uri").startswith(("postgresql://", "postgres://")):
+        chosen += POSTGRES
+    if is_s3(settings.text("catalog.warehouse")):
+        chosen += S3
+    return tuple(chosen)
 
 
 def resolve_jars(jars: Iterable[Jar] = EMBEDDED, *, report: Callable[[str], None] = lambda _: None) -> list[Path]:

@@ -21,6 +21,7 @@ from headwater.domain.tables import TIMESTAMP, VECTOR_DIMENSION
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
 from headwater.storage.lance_organise import organise
+from headwater.storage.s3 import S3Target, is_s3, one_spelling
 from headwater.storage.vector_index import ANYTHING, Entry, Filter, Vector
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class LanceIndex:
     """A `VectorIndex`."""
 
     def __init__(self, uri: str, settings: Settings) -> None:
-        self._uri = uri
-        self._settings = settings
+        self._uri = one_spelling(uri)
+        self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
         self._tables: dict[str, Table] = {}
 
     def upsert(self, rows: pa.Table) -> None:
@@ -124,18 +125,16 @@ class LanceIndex:
         import lancedb
 
         # Another process writes while this one answers: look for a newer version at every read.
-        return lancedb.connect(
-            self._uri, read_consistency_interval=timedelta(0), storage_options=_s3_options(self._uri, self._settings)
-        )
+        options = self._target.lance() if self._target else None
+        return lancedb.connect(self._uri, read_consistency_interval=timedelta(0), storage_options=options)
 
     @cached_property
     def _store(self) -> "ObjectStore":
-        from obstore.store import LocalStore, from_url
+        from obstore.store import LocalStore
 
-        if "://" not in self._uri:
+        if self._target is None:
             return LocalStore(self._uri, mkdir=True)
-        options: Any = _s3_options(self._uri, self._settings)
-        return from_url(self._uri, **options)
+        return self._target.store(self._target.session())
 
     def _note(self) -> dict[str, int]:
         """Empty where the tables are gone, whatever the note says: the index then starts again."""
@@ -259,21 +258,6 @@ def _quoted(text: str) -> str:
 
 def _moment(moment: datetime) -> str:
     return f"timestamp '{moment.astimezone(UTC).isoformat().replace('+00:00', 'Z')}'"
-
-
-def _s3_options(uri: str, settings: Settings) -> dict[str, str] | None:
-    if "://" not in uri:
-        return None
-    endpoint = settings.text("s3.endpoint")
-    options = {
-        "endpoint": endpoint,
-        "region": settings.text("s3.region"),
-        "access_key_id": settings.text("s3.access_key"),
-        "secret_access_key": settings.text("s3.secret_key"),
-        "allow_http": "true" if endpoint.startswith("http://") else "",
-        "virtual_hosted_style_request": "" if settings["s3.path_style"] else "true",
-    }
-    return {name: value for name, value in options.items() if value}
 
 
 @contextmanager

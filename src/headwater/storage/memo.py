@@ -14,6 +14,7 @@ from obstore.store import LocalStore, ObjectStore
 
 from headwater.errors import Unavailable
 from headwater.settings import Settings
+from headwater.storage.s3 import S3Target, is_s3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,11 @@ class MemoKey:
 
 
 def open_memo(settings: Settings) -> "Memo":
-    return Memo(LocalStore(settings.text("memo.uri"), mkdir=True))
+    uri = settings.text("memo.uri")
+    if is_s3(uri):
+        target = S3Target.from_settings(uri, settings, "memo.uri")
+        return Memo(target.store(target.session()))
+    return Memo(LocalStore(uri.removeprefix("file://"), mkdir=True))
 
 
 class Memo:

@@ -8,22 +8,15 @@ An answer that got lost is resolved by reading the object back, never by deletin
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final
 
-import boto3
 import obstore
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import S3Store
 
 from headwater.domain.pointer import Pointer
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, NotFound, Unavailable
-from headwater.settings import Settings
 from headwater.storage.raw_store import (
     CHUNK_BYTES,
     ObjectStat,
@@ -33,41 +26,10 @@ from headwater.storage.raw_store import (
     require_same,
     verified,
 )
+from headwater.storage.s3 import S3Target
 
-RETRY_SECONDS = 30.0  # a server that is restarting is waited for; one that is gone is not
 Parts = list[dict[str, Any]]
 _CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
-
-
-@dataclass(frozen=True, slots=True)
-class S3Target:
-    """Where objects go and with whose key; empty credentials ask the usual chain."""
-
-    bucket: str
-    prefix: str
-    endpoint: str
-    region: str
-    access_key: str
-    secret_key: str = field(repr=False)
-    path_style: bool
-
-    @classmethod
-    def from_settings(cls, place: str, settings: Settings) -> Self:
-        bucket, _, prefix = place.partition("/")
-        if not bucket:
-            raise InvalidRequest("raw.uri names no bucket. Use s3://bucket/prefix.")
-        return cls(
-            bucket=bucket,
-            prefix=prefix.strip("/"),
-            endpoint=settings.text("s3.endpoint"),
-            region=settings.text("s3.region"),
-            access_key=settings.text("s3.access_key"),
-            secret_key=settings.text("s3.secret_key"),
-            path_style=bool(settings["s3.path_style"]),
-        )
-
-    def session(self) -> boto3.Session:
-        return boto3.Session(self.access_key or None, self.secret_key or None, region_name=self.region)
 
 
 class S3RawStore:
@@ -78,18 +40,31 @@ class S3RawStore:
         self._part_bytes = part_bytes
         with _translated(target.bucket):
             session = target.session()
-            self._client = _client(target, session)
-            self._store = _store(target, session)
+            self._client = target.client(session)
+            self._store = target.store(session)
 
     def put_bytes(self, key: str, data: bytes, content_type: str) -> Pointer:
         offered = hashlib.sha256(data).hexdigest(), len(data)
         with _translated(checked_key(key)):
             try:
-                attributes = {"Content-Type": content_type, _CHECKSUM: offered[0]}
-                result = obstore.put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
+                result = self._create(key, data, {"Content-Type": content_type, _CHECKSUM: offered[0]})
             except AlreadyExistsError:
                 return self._same(key, offered, content_type)
         return _pointer(key, offered, content_type, result["e_tag"], result["version"])
+
+    def _create(self, key: str, data: bytes, attributes: dict[str, str], attempts: int = 3) -> Any:
+        """A conditional PUT without an answer, which obstore does not repeat, is repeated where nothing is stored."""
+        try:
+            return obstore.put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PermissionDeniedError, UnauthenticatedError):
+            raise
+        except BaseError as error:
+            # A server may refuse by closing the connection while the bytes are still being sent.
+            if self.head(key) is not None:
+                raise AlreadyExistsError(str(error)) from error
+            if attempts <= 1:
+                raise
+        return self._create(key, data, attributes, attempts - 1)
 
     def put_stream(self, key: str, stream: BinaryIO, content_type: str) -> Pointer:
         first = _read_part(stream, self._part_bytes)
@@ -139,7 +114,7 @@ class S3RawStore:
 
     @property
     def _place(self) -> str:
-        return f"s3://{self._target.bucket}/{self._target.prefix}"
+        return self._target.uri
 
     def _same(self, key: str, offered: tuple[str, int], content_type: str) -> Pointer:
         """The key is taken: a no-op for the same bytes, a Conflict for others."""
@@ -188,33 +163,6 @@ class S3RawStore:
         """Parts that are never completed cost money but are seen by nobody; a failed abort changes nothing."""
         with suppress(ClientError, BotoCoreError):
             self._client.abort_multipart_upload(**upload)
-
-
-def _client(target: S3Target, session: boto3.Session) -> Any:
-    config = Config(
-        s3={"addressing_style": "path" if target.path_style else "auto"},
-        connect_timeout=RETRY_SECONDS,
-        retries={"mode": "standard", "max_attempts": 5},
-        # Servers other than AWS do not all know the newer trailing checksums.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    return session.client("s3", endpoint_url=target.endpoint or None, config=config)
-
-
-def _store(target: S3Target, session: boto3.Session) -> S3Store:
-    config: dict[str, Any] = {"region": target.region, "virtual_hosted_style_request": not target.path_style}
-    if target.endpoint:
-        config["endpoint"] = target.endpoint
-    return S3Store(
-        target.bucket,
-        prefix=target.prefix or None,
-        config=config,  # type: ignore[arg-type]
-        client_options={"allow_http": target.endpoint.startswith("http://")},
-        credential_provider=Boto3CredentialProvider(session),
-        # obstore's own default goes on for three minutes.
-        retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-    )
 
 
 def _read_part(stream: BinaryIO, size: int) -> bytes:

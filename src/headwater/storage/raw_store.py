@@ -15,6 +15,7 @@ from typing import BinaryIO, Final, Protocol
 from headwater.domain.pointer import Pointer
 from headwater.errors import Conflict, DataFault, InvalidRequest
 from headwater.settings import Settings
+from headwater.storage.s3 import S3Target, is_s3
 
 CHUNK_BYTES: Final = 1 << 20
 KEY_BYTES_MAX: Final = 1024  # S3's own limit
@@ -66,10 +67,10 @@ def open_raw_store(uri: str, settings: Settings) -> RawStore:
     """Adapters are imported when chosen: a directory needs no S3 client."""
     part_bytes = settings.whole("raw.part_bytes")
     scheme, separator, rest = uri.partition("://")
-    if separator and scheme == "s3":
-        from headwater.storage.raw_s3 import S3RawStore, S3Target
+    if is_s3(uri):
+        from headwater.storage.raw_s3 import S3RawStore
 
-        return S3RawStore(S3Target.from_settings(rest, settings), part_bytes)
+        return S3RawStore(S3Target.from_settings(uri, settings), part_bytes)
     if separator and scheme != "file":
         raise InvalidRequest(
             f"raw.uri is {uri}, but {scheme} is not known here. Use a directory or s3://bucket/prefix."

@@ -233,8 +233,10 @@ def _scan_duck(
 
 def _scan_arrow(table: "IcebergTable", columns: Sequence[str], where: Where, limit: int | None) -> pa.Table:
     from pyiceberg.io import load_file_io
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    table.io = load_file_io({**table.io.properties, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+    if not isinstance(table.io, PyArrowFileIO):
+        table.io = load_file_io({**table.io.properties, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
     rows = table.scan(row_filter=expression_of(where), selected_fields=tuple(columns), limit=limit).to_arrow()
     value = tables.find(".".join(table.name()))
     known = value is not None and set(columns) <= set(value.schema.names)

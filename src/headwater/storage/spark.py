@@ -19,12 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
-from headwater.storage.jars import jars_directory, resolve_jars
+from headwater.storage.catalog import is_postgres, warehouse_uri
+from headwater.storage.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.java import check_java
 from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
+from headwater.storage.s3 import S3Target, is_s3
 from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class _Engine:
 
     jvm: Jvm | SubmittedJvm
     conf: dict[str, str]
+    jars: frozenset[Jar]
     root: "SparkSession"
     sessions: list["SparkSession"] = field(default_factory=list)
 
@@ -78,6 +82,8 @@ def start_spark(
             _engine = _start_engine(settings, conf, app_name, report, record)
         elif _engine.conf != conf:
             raise Conflict("Spark is already running in this process with other spark.* settings; stop it first.")
+        elif not _engine.jars.issuperset(jars_for(settings)):
+            raise Conflict("Spark is already running in this process for a lake on other parts; stop it first.")
         session = _engine.root.newSession()
         for name, value in catalog.items():
             session.conf.set(name, value)
@@ -137,30 +143,44 @@ def engine_conf(settings: Settings) -> dict[str, str]:
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:
-    """Pure: the lake's Iceberg catalog, as Spark is told of it; PyIceberg opens the same file."""
+    """The lake's Iceberg catalog, as Spark is told of it; PyIceberg opens the same database."""
     prefix = f"spark.sql.catalog.{CATALOG}"
-    return {
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": _jdbc_uri(settings.text("catalog.uri")),
-        f"{prefix}.jdbc.schema-version": "V1",
-        f"{prefix}.warehouse": _warehouse(settings.text("catalog.warehouse")),
+    warehouse = warehouse_uri(settings)
+    catalog = {
+        "type": "jdbc",
+        **_database(settings.text("catalog.uri")),
+        "jdbc.schema-version": "V1",
+        "warehouse": warehouse,
         # A cached table does not see what PyIceberg or another process commits.
-        f"{prefix}.cache-enabled": "false",
-    } | {name: value for name, value in settings.section("spark.conf").items() if name.startswith(f"{prefix}.")}
+        "cache-enabled": "false",
+    }
+    if is_s3(warehouse):
+        catalog |= S3Target.from_settings(warehouse, settings, "catalog.warehouse").spark()
+    chosen = {name: value for name, value in settings.section("spark.conf").items() if name.startswith(f"{prefix}.")}
+    named = {f"{prefix}.{name}": value for name, value in catalog.items()}
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | named | chosen
 
 
-def _jdbc_uri(uri: str) -> str:
+def _database(uri: str) -> dict[str, str]:
+    if is_postgres(uri):
+        return _postgres(uri)
     scheme, _, file = uri.partition(":///")
     if scheme != "sqlite" or not file:
-        raise InvalidRequest(f"catalog.uri is {uri}; Spark can open sqlite:///file here.")
+        raise InvalidRequest(
+            "catalog.uri is not known to Spark. Use sqlite:///file or postgresql://user@host/database."
+        )
     # Without a busy timeout, a lock of some seconds fails the commit.
-    return f"jdbc:sqlite:{Path('/', file)}?busy_timeout=30000&journal_mode=WAL"
+    return {"uri": f"jdbc:sqlite:{Path('/', file)}?busy_timeout=30000&journal_mode=WAL"}
 
 
-def _warehouse(uri: str) -> str:
-    """A directory as `file://`, not percent-encoded: neither Hadoop nor PyIceberg decodes it."""
-    return uri if "://" in uri else f"file://{Path(uri).absolute()}"
+def _postgres(uri: str) -> dict[str, str]:
+    """User and password apart: an address is printed in errors and logs."""
+    parts = urlsplit(uri)
+    port = f":{parts.port}" if parts.port else ""
+    query = f"?{parts.query}" if parts.query else ""
+    found = {"uri": f"jdbc:postgresql://{parts.hostname or 'localhost'}{port}{parts.path}{query}"}
+    who = {"jdbc.user": unquote(parts.username or ""), "jdbc.password": unquote(parts.password or "")}
+    return found | {name: value for name, value in who.items() if value}
 
 
 def _start_engine(
@@ -172,7 +192,7 @@ def _start_engine(
         distributed = {"spark.pyspark.python": PYTHON} if is_shipped(settings, conf["spark.master"]) else {}
     else:
         java = check_java()
-        jars = resolve_jars(report=report)
+        jars = resolve_jars(jars_for(settings), report=report)
         distributed = _distributed(settings, conf["spark.master"], jars, report)
         jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
     try:
@@ -181,7 +201,7 @@ def _start_engine(
         jvm.stop()
         raise
     atexit.register(jvm.stop)
-    return _Engine(jvm, conf, root)
+    return _Engine(jvm, conf, frozenset(jars_for(settings)), root)
 
 
 def _distributed(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
+from headwater.storage.s3 import is_s3
 
 Vector = npt.NDArray[np.float32]
 
@@ -86,7 +87,7 @@ def open_index(settings: Settings) -> VectorIndex:
     """Opens nothing yet: the index's library costs seconds to import, and not every caller gets that far."""
     uri = settings.text("index.uri")
     scheme, separator, _ = uri.partition("://")
-    if separator and scheme not in {"file", "s3"}:
+    if separator and scheme != "file" and not is_s3(uri):
         raise InvalidRequest(
             f"index.uri is {uri}, but {scheme} is not known here. Use a directory or s3://bucket/prefix."
         )

@@ -19,7 +19,7 @@ def command(session: Session, once: bool, master: str | None, only_print: bool) 
     import subprocess
 
     from headwater.settings import load
-    from headwater.storage.jars import resolve_jars
+    from headwater.storage.jars import jars_for, resolve_jars
     from headwater.storage.java import check_java
     from headwater.storage.packed_environment import shipped_conf
     from headwater.storage.spark_submit import submit_environment, submit_line
@@ -29,7 +29,7 @@ def command(session: Session, once: bool, master: str | None, only_print: bool) 
     flags = [*(["--once"] if once else []), *(["--json"] if session.as_json else [])]
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     shipped = shipped_conf(settings, settings.text("spark.master") or "local", session.note)
-    line = submit_line(settings, resolve_jars(report=session.note), shipped, [*flags, *sets])
+    line = submit_line(settings, resolve_jars(jars_for(settings), report=session.note), shipped, [*flags, *sets])
     if only_print:
         session.show({"line": line}, lambda _: click.echo(shlex.join(line)))
         return
