@@ -17,11 +17,11 @@ from headwater.stack.stack import Stack
 
 ROUNDS = 2
 TESTS = Path(rounds.__file__).parent
-# Executors find the tests' models, and a task that is late gets a twin: whichever is first counts.
-CLUSTER = f"""
+# A task that is late gets a twin: whichever is first counts.
+CLUSTER = """
 [spark.conf]
-"spark.executorEnv.PYTHONPATH" = "{TESTS}"
-"spark.executorEnv.HEADWATER_CALLS" = "{{calls}}"
+"spark.executorEnv.HEADWATER_CALLS" = "{calls}"
+"spark.executorEnv.{variable}" = "{value}"
 "spark.executor.memory" = "768m"
 "spark.speculation" = "true"
 "spark.speculation.interval" = "50ms"
@@ -47,11 +47,13 @@ def make_lake(directory: Path) -> lakes.Lake:
     return lakes.init(directory)
 
 
-def for_the_cluster(directory: Path) -> Path:
-    """A lake with the same events, before any run."""
+def for_the_cluster(directory: Path, variable: str = "PYTHONPATH", value: Path = TESTS) -> Path:
+    """A lake with the same events, before any run; executors get a variable."""
     lake = make_lake(directory / "lake")
     settings = directory / "lake" / FILE_NAME
-    settings.write_text(settings.read_text() + CLUSTER.format(calls=directory / "calls"))
+    settings.write_text(
+        settings.read_text() + CLUSTER.format(calls=directory / "calls", variable=variable, value=value)
+    )
     for number in range(ROUNDS):
         rounds.put_round(lake, rounds.make_media(directory / "media", number), number)
     return directory / "lake"
@@ -107,4 +109,14 @@ def test_a_worker_that_is_killed_mid_run_costs_nothing(
 def test_spark_submit_runs_the_same_driver(local: lakes.Lake, cluster_url: str, tmp_path: Path) -> None:
     lake = for_the_cluster(tmp_path)
     drive(lake, "--master", cluster_url, command="submit")
+    assert_same(lake, local)
+
+
+@pytest.mark.soak
+def test_a_packed_environment_is_all_that_an_executor_needs(
+    local: lakes.Lake, cluster_url: str, tmp_path: Path
+) -> None:
+    # The interpreter that the environment was made from: it has no packages of ours.
+    lake = for_the_cluster(tmp_path, "PATH", Path(sys.executable).resolve().parent)
+    drive(lake, "--master", cluster_url, "--set", "spark.ship=packed", timeout=900)
     assert_same(lake, local)
