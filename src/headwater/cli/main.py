@@ -37,6 +37,8 @@ COMMANDS: Final = (
     "settings",
     "upgrade",
     "migrate",
+    "backup",
+    "restore",
     "metrics",
     "submit",
     "up",

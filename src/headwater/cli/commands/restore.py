@@ -1,0 +1,41 @@
+"""`headwater restore`"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+
+@click.command(
+    short_help="Restore catalog and ledger.",
+    help="Bring back a lost catalog or ledger from a backup; what is there stays as it is.",
+)
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print the plan and restore nothing.")
+@click.option("--force", is_flag=True, help="Set back what is there too, though it has moved on.")
+@with_session
+def command(session: Session, file: Path, dry_run: bool, force: bool) -> None:
+    from headwater.components import Components
+    from headwater.settings import load
+    from headwater.upkeep.backup import plan_restore, restore
+
+    parts = Components(load(session.directory, session.options))
+    plan = plan_restore(parts, file).to_dict()
+    if dry_run:
+        session.show({**plan, "restored": None}, _draw)
+        return
+    done = restore(parts, file, force=force, clock=parts.clock, report=session.note)
+    session.show({**plan, "restored": asdict(done)}, _draw)
+
+
+def _draw(document: dict[str, Any]) -> None:
+    from headwater.cli.output import plural, say
+
+    say(f"A backup of {document['made_at']}: {plural(len(document['tables']), 'table')}, {document['claims']:,} keys.")
+    for name in ("catalog", "ledger"):
+        say(f"The {name} {'is lost' if document[f'{name}_lost'] else 'is there'}.")
+    if done := document["restored"]:
+        say(f"Done. {done['claims_from_bronze']:,} keys were added from bronze.events. Next: headwater run --once")

@@ -1,0 +1,154 @@
+"""Catalog and ledger come back from a backup: everything reads, nothing is let in twice, what is there stays."""
+
+import io
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import rounds
+from lakes import CALL, CALL_BYTES, small_lake
+from sample_rows import NOON, append, rows
+
+from headwater import lake as lakes
+from headwater.cli.main import main
+from headwater.domain.progress import NEXT_SEQ
+from headwater.domain.tables import EMBEDDINGS, TABLES, TRANSCRIPTS
+from headwater.errors import Conflict, DataFault, NotFound
+from headwater.storage import catalog as catalogs
+
+
+class Done(NamedTuple):
+    code: int
+    out: dict[str, Any]
+
+
+def headwater(*arguments: object) -> Done:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main([*map(str, arguments), "--json"])
+    return Done(code, json.loads(out.getvalue()))
+
+
+def lose(lake: Path, *names: str) -> None:
+    for name in names:
+        for file in lake.glob(f"{name}.db*"):
+            file.unlink()
+
+
+def locations(lake: Path) -> dict[str, str]:
+    with lakes.open(lake) as opened:
+        catalog = opened._components.catalog
+        return {table.name: catalog.load_table(table.name).metadata_location for table in TABLES}
+
+
+def add_transcript(lake: Path, text: str) -> None:
+    with lakes.open(lake) as opened:
+        table = opened._components.catalog.load_table(TRANSCRIPTS.name)
+        append(table, rows(TRANSCRIPTS, [{"object_id": CALL, "text": text}], first_seq=1))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return small_lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def backup(lake: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "lake.backup"
+    done = headwater("backup", file, "--lake", lake)
+    assert done.code == 0 and set(done.out["tables"]) == {table.name for table in TABLES}
+    return file
+
+
+def test_a_lost_catalog_and_ledger_come_back_and_a_run_repeats_nothing(engine: None, tmp_path: Path) -> None:
+    lake, file = tmp_path / "lake", tmp_path / "lake.backup"
+    rounds.use_cheap_models(lake)
+    folder = rounds.make_media(tmp_path / "media", 0)
+    with lakes.init(lake) as opened:
+        rounds.put_round(opened, folder, 0)
+        opened.run()
+        before, ledger = rounds.contents(opened), opened._components.ledger
+        claims = ledger.claim_first("event", [("r0-0", "", 0, 99)])
+    assert headwater("backup", file, "--lake", lake).code == 0
+    lose(lake, "catalog", "ledger")
+    with pytest.raises(NotFound):
+        lakes.open(lake)
+    done = headwater("restore", file, "--lake", lake)
+    assert done.code == 0 and done.out["catalog_lost"] and done.out["ledger_lost"]
+    assert done.out["restored"]["claims_from_bronze"] == 0
+    with lakes.open(lake) as opened:
+        assert rounds.contents(opened) == before
+        assert opened._components.ledger.claim_first("event", [("r0-0", "", 0, 99)]) == claims
+        opened.run()
+        duplicates = opened.status()["duplicates"]
+        for number in range(3):
+            text = f"round 0, line {number}: my invoice is wrong"
+            opened.put_text(text, customer="acme", id=f"r0-{number}")
+        opened.run()
+        assert rounds.contents(opened) == before
+        assert opened.status()["duplicates"] == duplicates + 3
+
+
+def test_a_ledger_older_than_the_tables_is_completed_from_bronze(lake: Path, backup: Path) -> None:
+    add_transcript(lake, "after the backup")
+    now = locations(lake)
+    lose(lake, "ledger")
+    done = headwater("restore", backup, "--lake", lake)
+    assert done.code == 0 and done.out["ledger_lost"] and not done.out["catalog_lost"]
+    assert locations(lake) == now, "tables that are there stay"
+    with lakes.open(lake) as opened:
+        ledger = opened._components.ledger
+        assert ledger.forget_claims_from(0, 0) == 0
+        assert ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
+        assert b"".join(opened.get("e1")) == CALL_BYTES
+
+
+def test_a_lake_that_has_moved_on_is_set_back_only_by_force(lake: Path, backup: Path) -> None:
+    then = locations(lake)
+    add_transcript(lake, "after the backup")
+    now = locations(lake)
+    refused = headwater("restore", backup, "--lake", lake)
+    assert refused.code == Conflict.exit_code and "--force" in refused.out["error"]["message"]
+    assert locations(lake) == now
+    plan = headwater("restore", backup, "--lake", lake, "--dry-run")
+    assert (plan.code, plan.out["restored"]) == (0, None) and locations(lake) == now
+    assert headwater("restore", backup, "--lake", lake, "--force").code == 0
+    assert locations(lake) == then
+
+
+def test_an_index_that_is_ahead_of_its_table_is_emptied(lake: Path, backup: Path) -> None:
+    with lakes.open(lake) as opened:
+        catalogs.set_properties_if(opened._components.catalog, EMBEDDINGS.name, {}, {NEXT_SEQ: "9"})
+        opened._components.index.set_position(9)
+    lose(lake, "catalog")
+    done = headwater("restore", backup, "--lake", lake)
+    assert done.code == 0 and done.out["restored"]["index_emptied"]
+    with lakes.open(lake) as opened:
+        assert opened.pending().index == 3
+
+
+def test_restoring_twice_is_restoring_once(lake: Path, backup: Path) -> None:
+    lose(lake, "catalog", "ledger")
+    assert headwater("restore", backup, "--lake", lake).code == 0
+    then = locations(lake)
+    assert headwater("restore", backup, "--lake", lake).code == 0
+    assert headwater("restore", backup, "--lake", lake, "--force").code == 0
+    assert locations(lake) == then
+    with lakes.open(lake) as opened:
+        run = opened._components.ledger.start_run("run", NOON)
+        assert run not in {each.id for each in opened._components.ledger.runs(9)[1:]}
+
+
+def test_a_backup_that_names_a_lost_file_or_is_cut_is_refused(lake: Path, backup: Path, tmp_path: Path) -> None:
+    assert headwater("backup", backup, "--lake", lake).code == Conflict.exit_code, "a backup replaces nothing"
+    cut = tmp_path / "cut"
+    cut.write_bytes(backup.read_bytes()[:-200])
+    assert headwater("restore", cut, "--lake", lake).code == DataFault.exit_code
+    cut.write_bytes(backup.read_bytes().replace(b"format", b"farmat"))
+    assert headwater("restore", cut, "--lake", lake).code == DataFault.exit_code
+    Path(locations(lake)[TRANSCRIPTS.name].removeprefix("file://")).unlink()
+    lose(lake, "catalog")
+    gone = headwater("restore", backup, "--lake", lake)
+    assert gone.code == NotFound.exit_code and TRANSCRIPTS.name in gone.out["error"]["message"]
