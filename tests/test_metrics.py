@@ -72,6 +72,7 @@ def test_the_numbers_are_those_of_status_and_pending(lake: Path) -> None:
     assert len([key for key in found if key[0] == "headwater_table_rows"]) == len(TABLES)
     assert {stage: found["headwater_pending", f'stage="{stage}"'] for stage in pending.to_dict()} == pending.to_dict()
     assert found["headwater_log_lag", ""] == status["log"]["lag"]
+    assert found["headwater_log_lost", ""] == 0
     assert found["headwater_duplicates_total", ""] == 7
     assert found["headwater_quarantined", ""] == 1 == found["headwater_quarantined_by_reason", 'reason="TRUNCATED"']
     assert (found["headwater_index_entries", ""], found["headwater_index_stale", ""]) == (3, 0)

@@ -47,7 +47,7 @@ def make_lake(directory: Path) -> lakes.Lake:
     return lakes.init(directory)
 
 
-def for_the_cluster(directory: Path, variable: str = "PYTHONPATH", value: Path = TESTS) -> Path:
+def for_the_cluster(directory: Path, variable: str = "PYTHONPATH", value: object = TESTS) -> Path:
     """A lake with the same events, before any run; executors get a variable."""
     lake = make_lake(directory / "lake")
     settings = directory / "lake" / FILE_NAME
@@ -117,6 +117,6 @@ def test_a_packed_environment_is_all_that_an_executor_needs(
     local: lakes.Lake, cluster_url: str, tmp_path: Path
 ) -> None:
     # The interpreter that the environment was made from: it has no packages of ours.
-    lake = for_the_cluster(tmp_path, "PATH", Path(sys.executable).resolve().parent)
+    lake = for_the_cluster(tmp_path, "PATH", f"{Path(sys.executable).resolve().parent}:{os.defpath}")
     drive(lake, "--master", cluster_url, "--set", "spark.ship=packed", timeout=900)
     assert_same(lake, local)
