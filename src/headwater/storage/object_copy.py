@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, BinaryIO, Final, cast
 
+from headwater.errors import Unavailable
 from headwater.storage.memo import Memo
 from headwater.storage.raw_store import RawStore
 
@@ -40,10 +41,15 @@ def copy_objects(source: RawStore, target: RawStore, known: Known, copied: Calla
 
 def copy_memo(source: Memo, target: Memo) -> None:
     """A result is determined by its key, so one that is there is the same one."""
+    from obstore.exceptions import BaseError
+
     old, new = source._store, target._store
-    for page in old.list():
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
-            list(workers.map(lambda found: new.put(found["path"], old.get(found["path"]).bytes()), page))
+    try:
+        for page in old.list():
+            with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
+                list(workers.map(lambda found: new.put(found["path"], old.get(found["path"]).bytes()), page))
+    except BaseError as error:
+        raise Unavailable(f"A memo could not be copied: {str(error).splitlines()[0][:200]}. Try again.") from error
 
 
 class _Chunks(io.RawIOBase):

@@ -8,6 +8,7 @@ Twice is once: a data file that is there with its size is not copied again, ever
 """
 
 import gzip
+import io
 import json
 import os
 import re
@@ -16,10 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.errors import Conflict, DataFault
+from headwater.errors import Conflict, DataFault, Unavailable
+from headwater.settings import Settings
+from headwater.storage.catalog import warehouse_uri
 from headwater.storage.local_files import local_path
+from headwater.storage.s3 import S3Target, is_s3
 
 if TYPE_CHECKING:
+    from obstore.store import ObjectStore
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.schema import Schema
@@ -58,49 +63,72 @@ def survey(table: "Table") -> TableFiles:
     return TableFiles((*kept, table.metadata_location), lists, tuple(manifests), copied)
 
 
+def open_warehouse(settings: Settings) -> "ObjectStore":
+    """Where tables' files are written. Not through PyIceberg: obstore asks again where a request failed."""
+    from obstore.store import LocalStore
+
+    uri = warehouse_uri(settings)
+    if is_s3(uri):
+        target = S3Target.from_settings(uri, settings, "catalog.warehouse")
+        return target.store(target.session())
+    return LocalStore(local_path(uri), mkdir=True)
+
+
 def relocate(
-    table: "Table", files: TableFiles, target: "FileIO", location: str, copied: Callable[[int], None] = lambda _: None
+    table: "Table", files: TableFiles, target: "ObjectStore", warehouse: str, path: str, copied: Callable[[int], None]
 ) -> str:
-    """Copy a table to `location`; returns where its current metadata file is there, ready to be registered.
+    """Copy a table to `path` in a warehouse; returns where its current metadata file is there, ready to be registered.
 
     `copied` hears the bytes of each data file that has arrived.
     """
-    move = _Move(table.location(), location.rstrip("/"), table.io, target)
-    for batch in _in_batches(files.copied.items()):
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
-            for size in workers.map(lambda file: move.copy(*file), batch):
-                copied(size)
-    lengths = {name: move.rewrite_manifest(name) for name in files.manifests}
-    for name in files.lists:
-        move.rewrite_list(name, lengths)
-    known = {*files.metadata}
-    for name in files.metadata:
-        move.rewrite_metadata(name, known)
-    _sync(map(move.name, (*files.copied, *files.manifests, *files.lists, *files.metadata)))
+    from obstore.exceptions import BaseError
+
+    move = _Move(table.location(), warehouse.rstrip("/"), path, table.io, target)
+    try:
+        move.all(files, copied)
+    except BaseError as error:
+        raise Unavailable(f"{warehouse} did not take a file: {str(error).splitlines()[0][:200]}. Try again.") from error
+    names = (*files.copied, *files.manifests, *files.lists, *files.metadata)
+    _sync(map(move.name, names))
     return move.name(table.metadata_location)
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
     before: str
-    after: str
+    warehouse: str
+    path: str
     source: "FileIO"
-    target: "FileIO"
+    target: "ObjectStore"
+
+    def all(self, files: TableFiles, copied: Callable[[int], None]) -> None:
+        """Metadata last: what it names is there."""
+        for batch in _in_batches(files.copied.items()):
+            with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
+                for size in workers.map(lambda file: self.copy(*file), batch):
+                    copied(size)
+        lengths = {name: self.rewrite_manifest(name) for name in files.manifests}
+        for name in files.lists:
+            self.rewrite_list(name, lengths)
+        for name in files.metadata:
+            self.rewrite_metadata(name, {*files.metadata})
 
     def name(self, path: str) -> str:
+        return f"{self.warehouse}/{self.key(path)}"
+
+    def key(self, path: str) -> str:
+        """In the target's store."""
         prefix = _plain(self.before) + "/"
         if not _plain(path).startswith(prefix):
             raise Conflict(f"{path} belongs to a table at {self.before} but lies elsewhere; it cannot be moved along.")
-        return f"{self.after}/{_plain(path).removeprefix(prefix)}"
+        return f"{self.path}/{_plain(path).removeprefix(prefix)}"
 
     def copy(self, path: str, size: int) -> int:
-        output = self.target.new_output(self.name(path))
-        if not (output.exists() and len(output) == size):
-            with self.source.new_input(path).open() as reading, output.create(overwrite=True) as writing:
-                while chunk := reading.read(_CHUNK_BYTES):
-                    writing.write(chunk)
-            if len(self.target.new_input(output.location)) != size:
-                raise DataFault("CORRUPT", f"{path} did not arrive with its {size} bytes at {output.location}.")
+        if self._size_of(path) != size:
+            with self.source.new_input(path).open() as reading:
+                self.target.put(self.key(path), iter(lambda: reading.read(_CHUNK_BYTES), b""))
+            if (written := self._size_of(path)) != size:
+                raise DataFault("CORRUPT", f"{path} has {written} bytes; its manifest says {size}.")
         return size
 
     def rewrite_manifest(self, path: str) -> int:
@@ -128,11 +156,10 @@ class _Move:
         document: dict[str, Any] = json.loads(gzip.decompress(data) if packed else data)
         self._rename_in(document, known)
         text = json.dumps(document).encode()
-        with self.target.new_output(self.name(path)).create(overwrite=True) as writing:
-            writing.write(gzip.compress(text) if packed else text)
+        self.target.put(self.key(path), gzip.compress(text) if packed else text)
 
     def _rename_in(self, document: dict[str, Any], known: set[str]) -> None:
-        document["location"] = self.after
+        document["location"] = f"{self.warehouse}/{self.path}"
         for snapshot in document.get("snapshots", []):
             snapshot["manifest-list"] = self.name(snapshot["manifest-list"])
         for kind in ("statistics", "partition-statistics"):
@@ -150,10 +177,25 @@ class _Move:
         for record in records:
             change(record, schema)
         meta.pop("avro.schema")
-        output = self.target.new_output(self.name(path))
-        with AvroOutputFile[Any](output, schema, kind, metadata=meta) as writing:
+        memory: Any = _Memory()
+        with AvroOutputFile[Any](memory, schema, kind, metadata=meta) as writing:
             writing.write_block(records)
-        return len(self.target.new_input(output.location))
+            data = memory.getvalue()
+        self.target.put(self.key(path), data)
+        return len(data)
+
+    def _size_of(self, path: str) -> int | None:
+        try:
+            return self.target.head(self.key(path))["size"]
+        except FileNotFoundError:
+            return None
+
+
+class _Memory(io.BytesIO):
+    """What PyIceberg takes for a file: it is asked for a stream, and is one."""
+
+    def create(self, overwrite: bool = False) -> "_Memory":
+        return self
 
 
 def _live_files(table: "Table", manifest: "ManifestFile") -> list[tuple[str, int]]:

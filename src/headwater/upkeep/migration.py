@@ -10,23 +10,24 @@ looked at again. Nothing of the source is deleted.
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater import faults
 from headwater.clock import Clock, to_text
 from headwater.domain.progress import CONSUMED, Progress
 from headwater.domain.tables import EVENTS, TABLES
-from headwater.errors import Conflict, DataFault
+from headwater.errors import Conflict, DataFault, Unavailable
 from headwater.storage import catalog as catalogs
 from headwater.storage.holding import holding
 from headwater.storage.ledger_copy import CLAIMS, FACTS, Row, read_ledger, write_ledger
 from headwater.storage.memo import open_memo
 from headwater.storage.object_copy import copy_memo, copy_objects
 from headwater.storage.reading import scan
-from headwater.storage.relocate import relocate, survey
+from headwater.storage.relocate import open_warehouse, relocate, survey
 from headwater.storage.row_hash import RowHash, hash_refs
 from headwater.upkeep.format import MOVED_TO, set_format
 from headwater.upkeep.migration_plan import (
@@ -53,8 +54,12 @@ _NOTE: Final = "migration"
 _CAME_AS: Final = "migrated"
 _FORMAT: Final = "format"
 # What a ledger says about its own place; it does not travel.
+_LOG_IDENTITY: Final = "log.identity"
 _STAYS: Final = {_NOTE, _CAME_AS, _FORMAT, MOVED_TO}
+ATTEMPTS: Final = 6
+RETRY_SECONDS: Final = 0.5
 Report = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +184,14 @@ class _Migration:
     def _move_tables(self) -> None:
         begins = self.target.log.begin() if self.plan.moves(LOG) else None
         for each in TABLES:
-            table = self.source.catalog.load_table(each.name)
-            self._check_target_table(each.name, table)
-            self._once(each.name, table.metadata_location, lambda table=table: self._move_table(table))  # type: ignore[misc]
-            if begins is not None:
-                self._begin_log_at(each.name, begins)
+            _patiently(lambda name=each.name: self._arrive(name, begins))  # type: ignore[misc]
+
+    def _arrive(self, name: str, begins: Mapping[int, int] | None) -> None:
+        table = self.source.catalog.load_table(name)
+        self._check_target_table(name, table)
+        self._once(name, table.metadata_location, lambda: self._move_table(table))
+        if begins is not None:
+            self._begin_log_at(name, begins)
 
     def _check_target_table(self, name: str, table: "Table") -> None:
         catalog = self.target.catalog
@@ -192,13 +200,12 @@ class _Migration:
 
     def _move_table(self, table: "Table") -> None:
         name, catalog = ".".join(table.name()), self.target.catalog
-        location = f"{catalogs.warehouse_uri(self.target.settings).rstrip('/')}/{name.replace('.', '/')}"
         metadata = table.metadata_location
         if self.plan.moves(WAREHOUSE):
-            from pyiceberg.io import load_file_io
-
-            files = load_file_io(catalog.properties, location)
-            metadata = relocate(table, survey(table), files, location, lambda _: faults.point("migrate.file"))
+            settings = self.target.settings
+            store, place = open_warehouse(settings), catalogs.warehouse_uri(settings)
+            copied = survey(table), store, place, name.replace(".", "/")
+            metadata = relocate(table, *copied, lambda _: faults.point("migrate.file"))
         with catalogs.translated(name):
             catalog.create_namespace_if_not_exists(name.partition(".")[0])
             if catalog.table_exists(name):
@@ -224,8 +231,9 @@ class _Migration:
 
     def _travelling(self) -> Iterator[tuple[str, Row]]:
         yield FACTS, (_CAME_AS, self._identity())
+        stays = _STAYS | ({_LOG_IDENTITY} if self.plan.moves(LOG) else set())
         for name, row in read_ledger(self.source.ledger):
-            if name != FACTS or row[0] not in _STAYS:
+            if name != FACTS or row[0] not in stays:
                 yield name, row
 
     def _verify(self) -> dict[str, dict[str, RowHash]]:
@@ -233,7 +241,7 @@ class _Migration:
             raise Conflict(f"The target's raw store has {there.objects} objects, {there.bytes} bytes: not the lake's.")
         if not self.plan.moves(CATALOG):
             return {}
-        return {each.name: self._verify_table(each.name) for each in TABLES}
+        return {each.name: _patiently(lambda name=each.name: self._verify_table(name)) for each in TABLES}  # type: ignore[misc]
 
     def _verify_table(self, name: str) -> dict[str, RowHash]:
         before, after = self.source.catalog.load_table(name), self.target.catalog.load_table(name)
@@ -267,6 +275,7 @@ class _Migration:
         if not self.plan.moves(LEDGER):
             for partition in self.source.log.end():
                 self.source.ledger.seal_claims(partition)
+            self.source.ledger.set_fact(_LOG_IDENTITY, self.target.log.identity())
         if not self.plan.moves(CATALOG):
             for each in TABLES:
                 self._begin_log_at(each.name, self.target.log.begin())
@@ -286,6 +295,19 @@ class _Migration:
         checkpoints = self.source.settings.text(CHECKPOINTS)
         if not self.plan.moves(CHECKPOINTS) and "://" not in checkpoints:
             shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _patiently(step: Callable[[], T]) -> T:
+    """Every step may be taken again, so a store that failed once is asked again.
+
+    One S3 server (versitygw 1.8) answers some of Arrow's requests with 400, as if it had misread the one before.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return step()
+        except (OSError, Unavailable):
+            time.sleep(RETRY_SECONDS)
+    return step()
 
 
 def _known_objects(source: Parts) -> dict[str, tuple[str, str]]:
