@@ -78,7 +78,7 @@ def test_status_has_the_pinned_shape(call: Any, lake: Path) -> None:
     found = call("status", "--lake", lake, "--json").json
     assert set(found) == {"tables", "log", "raw", "duplicates", "quarantined", "index"}
     assert all(set(row) == {"name", "rows", "files", "median_file_bytes", "snapshots"} for row in found["tables"])
-    assert (set(found["log"]), set(found["raw"])) == ({"lag"}, {"objects", "bytes"})
+    assert (set(found["log"]), set(found["raw"])) == ({"lag", "lost"}, {"objects", "bytes"})
     assert found["index"] == {"entries": 3, "stale_by": 0}
     assert (found["duplicates"], found["quarantined"]) == (7, 1)
 

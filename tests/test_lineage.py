@@ -190,7 +190,7 @@ def test_status_has_the_pinned_shape_and_subtracts_positions(lake: Lake) -> None
         "median_file_bytes": 0,
         "snapshots": 0,
     }
-    assert found["log"] == {"lag": 2}
+    assert found["log"] == {"lag": 2, "lost": 0}
     assert found["raw"] == {"objects": 2, "bytes": 8}
     assert (found["duplicates"], found["quarantined"]) == (7, 2)
     assert found["index"] == {"entries": 0, "stale_by": 2}

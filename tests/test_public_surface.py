@@ -20,8 +20,8 @@ def test_the_package_exports_four_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "close", "get", "maintain", "metrics", "pending", "plan_maintenance", "put", "put_text", "quarantine", "retry",
-        "run", "search", "settings", "spark", "sql", "status", "table", "trace",
+        "close", "get", "maintain", "metrics", "pending", "plan_maintenance", "plan_rescan", "put", "put_text",
+        "quarantine", "rescan", "retry", "run", "search", "settings", "spark", "sql", "status", "table", "trace",
     }  # fmt: skip
     assert public(TableReader) == {"to_arrow", "to_duckdb", "to_pandas", "to_spark"}
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.flow.search import SearchAnswer
     from headwater.upkeep.maintenance import MaintenancePlan, TableDone
     from headwater.upkeep.quarantine import Retried
+    from headwater.upkeep.rescan import RescanPlan
 
 NEW_LAKE = """\
 # The settings of this lake. Every value has a default: `headwater settings` shows them all.
@@ -221,11 +222,27 @@ class Lake:
         self.run(once=True, report=report)
         return retried
 
+    def plan_rescan(self) -> "RescanPlan":
+        """Raw objects that the tables do not know; starts no JVM."""
+        from headwater.upkeep.rescan import plan_rescan
+
+        parts = self._components
+        return plan_rescan(parts.raw_store, parts.reader, now=parts.clock())
+
+    def rescan(self, plan: "RescanPlan | None" = None) -> int:
+        """Announce them again; returns how many."""
+        from headwater.upkeep.rescan import apply_rescan
+
+        parts = self._components
+        plan = plan or self.plan_rescan()
+        return apply_rescan(plan, parts.raw_store, parts.log, parts.ledger, now=parts.clock(), report=_silent)
+
     def status(self) -> dict[str, Any]:
+        from headwater.storage.losses import count_lost
         from headwater.upkeep.health import status
 
         parts = self._components
-        return status(parts.reader, parts.log, parts.index)
+        return status(parts.reader, parts.log, parts.index, lost=count_lost(parts.ledger))
 
     def metrics(self) -> str:
         """The same numbers as OpenMetrics text; starts no JVM."""

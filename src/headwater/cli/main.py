@@ -33,6 +33,7 @@ COMMANDS: Final = (
     "sql",
     "quarantine",
     "retry",
+    "rescan",
     "maintain",
     "settings",
     "upgrade",

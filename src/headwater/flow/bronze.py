@@ -17,8 +17,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from headwater import faults
 from headwater.clock import Clock
+from headwater.domain.event import EVENT_BYTES_MAX
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.continuity import Loss, expired, record_losses
 from headwater.storage.ledger import Ledger
 from headwater.storage.log_stream import read_log
 from headwater.storage.pointer_log import PointerLog
@@ -47,6 +49,7 @@ EVENT_TYPE = StructType(
 )
 
 
+NAME_BYTES_MAX = 1024  # an S3 key's; Postgres has no room in an index for much more
 Position = tuple[int, int]  # partition and offset of a line of the log
 
 
@@ -72,7 +75,9 @@ def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledg
     try:
         seen = _collect(parsed)
         ends = _ends(seen)
-        if missing := _missing(seen, begun, ends, log):
+        if not log.dense:
+            record_losses(ledger, _lost(seen, begun, log.begin()), clock())
+        elif missing := _missing(seen, begun, ends, log):
             # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
             parsed = _parse(read_log(spark, log, missing)).unionByName(parsed)
             seen = _collect(parsed)
@@ -85,7 +90,9 @@ def _bring(spark: SparkSession, parsed: DataFrame, verdict: Verdict, ends: Mappi
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
     now = F.lit(clock())
-    refused = _refused(parsed, verdict, now) if verdict.unsound or verdict.conflicts else None
+    # A run that was killed between the two tables has quarantined these lines already.
+    fresh = parsed.where(_unread(progress_of(spark, QUARANTINE).offsets))
+    refused = _refused(fresh, verdict, now) if verdict.unsound or verdict.conflicts else None
     publish(spark, QUARANTINE, refused, position, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(parsed, verdict, now) if verdict.accepted else None
@@ -108,11 +115,12 @@ def _unread(begun: Mapping[int, int]) -> Column:
 def _is_event() -> Column:
     """Everything that later stages rely on is there."""
     present = [
-        F.length("event.event_id") > 0,
-        F.length("event.customer") > 0,
+        F.octet_length("value") <= EVENT_BYTES_MAX,
+        _is_name("event.event_id"),
+        _is_name("event.customer"),
         F.col("event.modality").isin([modality.value for modality in Modality]),
         F.col("event.occurred_at").isNotNull(),
-        F.length("event.pointer.path") > 0,
+        _is_name("event.pointer.path"),
         F.col("event.pointer.size") >= 0,
         F.col("event.pointer.checksum").rlike("^[0-9a-f]{64}$"),
         (F.col("event.modality") == Modality.CHAT.value) == F.col("event.text").isNotNull(),
@@ -122,6 +130,11 @@ def _is_event() -> Column:
     for condition in present:
         sound &= F.coalesce(condition, F.lit(False))
     return sound
+
+
+def _is_name(column: str) -> Column:
+    """What databases and stores take as a key: some bytes, not too many, none of them zero."""
+    return F.octet_length(column).between(1, NAME_BYTES_MAX) & ~F.contains(F.col(column), F.lit("\0"))
 
 
 def _content_hash() -> Column:
@@ -165,6 +178,15 @@ def _missing(
     there = {_position(line) for line in seen}
     wanted = ((partition, offset) for partition, end in ends.items() for offset in range(first[partition], end))
     return [position for position in wanted if position not in there]
+
+
+def _lost(seen: Sequence[Line], begun: Mapping[int, int], begin: Mapping[int, int]) -> list[Loss]:
+    """What expired while the stream was behind: below the log's beginning, and not in this batch either."""
+    first: dict[int, int] = {}
+    for line in seen:
+        partition = line["log_partition"]
+        first[partition] = min(line["log_offset"], first.get(partition, line["log_offset"]))
+    return expired({p: min(begin.get(p, 0), offset) for p, offset in first.items()}, begun)
 
 
 def _judge(seen: Sequence[Line], ledger: Ledger) -> Verdict:

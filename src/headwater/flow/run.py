@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -21,13 +21,14 @@ from headwater.clock import Clock
 from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import InternalError
 from headwater.flow import bronze
+from headwater.flow.continuity import resume
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import Cut, derive_next
 from headwater.flow.embed import embed_next
 from headwater.flow.index import index_next
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
-from headwater.storage.log_stream import stream_log
+from headwater.storage.log_stream import checkpoint, stream_log
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of
 from headwater.storage.vector_index import VectorIndex
@@ -73,6 +74,7 @@ class Run:
     done: dict[str, int] = field(default_factory=dict)
     _failure: BaseException | None = None
     _unsettled: bool = False
+    _start: dict[int, int] = field(default_factory=dict)
     _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,17 +129,20 @@ class Run:
                 query.stop()
 
     def _begin(self) -> None:
-        """Forget claims of a batch that never was committed, and log segments that are consumed and past retention."""
-        consumed = progress_of(self.spark, EVENTS).offsets
-        for partition in self.log.end():
-            self.ledger.forget_claims_from(partition, consumed.get(partition, 0))
-        self.log.expire(self.clock(), consumed)
+        """Find where to read on, and drop log segments that are consumed and past retention."""
+        self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
+        if losses:
+            self._count("lost", sum(loss.events for loss in losses))
+            telemetry.note(
+                "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
+            )
+        self.log.expire(self.clock(), self._start)
 
     def _start_stream(self, *, once: bool) -> StreamingQuery:
         writer = (
-            stream_log(self.spark, self.settings)
+            stream_log(self.spark, self.settings, self._start)
             .writeStream.queryName("bronze")
-            .option("checkpointLocation", f"{self.settings.text('checkpoints.uri')}/bronze")
+            .option("checkpointLocation", checkpoint(self.settings))
             .foreachBatch(self._take)
         )
         if once:

@@ -3,23 +3,72 @@
 `value` is the event as JSON. `log_end` is an offset up to which everything of its partition is in this batch.
 """
 
-from collections.abc import Sequence
+import json
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.settings import Settings
-from headwater.storage.pointer_log import PointerLog
+from headwater.storage.kafka_conf import KafkaPlace, is_kafka, spark_options
+from headwater.storage.pointer_log import PointerLog, open_pointer_log
 
 
-def stream_log(spark: SparkSession, settings: Settings) -> DataFrame:
+def stream_log(spark: SparkSession, settings: Settings, start: Mapping[int, int] | None = None) -> DataFrame:
+    """`start` is the offset to begin at, by partition, where no checkpoint says otherwise; the log's beginning else."""
+    uri = settings.text("log.uri")
+    return _stream_kafka(spark, settings, start or {}) if is_kafka(uri) else _stream_directory(spark, settings, uri)
+
+
+def checkpoint(settings: Settings) -> str:
+    """Where Spark notes what it has read of the log.
+
+    For Kafka the note is thrown away at every start: the table's own property says where to begin, and a note that
+    is older or newer than the table (a restored catalog, a topic made anew) would only contradict it.
+    """
+    place = f"{settings.text('checkpoints.uri')}/bronze"
+    if is_kafka(settings.text("log.uri")):
+        if "://" in place.removeprefix("file://"):
+            return f"{place}/{uuid.uuid4().hex}"
+        shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
+    return place
+
+
+def _stream_kafka(spark: SparkSession, settings: Settings, start: Mapping[int, int]) -> DataFrame:
+    """Cut by events. Partitions that appear while it runs are read from their beginning."""
+    place = KafkaPlace.parse(settings.text("log.uri"))
+    # Spark wants every partition that there is; -2 is its word for the beginning.
+    partitions = open_pointer_log(settings.text("log.uri"), settings).begin()
+    offsets = {str(partition): max(start.get(partition, -2), -2) for partition in partitions}
+    lines = (
+        spark.readStream.format("kafka")
+        .options(**spark_options(place, settings))
+        .option("subscribe", place.topic)
+        .option("startingOffsets", json.dumps({place.topic: offsets}))
+        .option("maxOffsetsPerTrigger", settings.whole("log.batch_events"))
+        # What expired unread is found and written down by `flow.continuity`; to stop here would not bring it back.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    return lines.select(
+        F.col("partition").alias("log_partition"),
+        F.col("offset").alias("log_offset"),
+        (F.col("offset") + 1).alias("log_end"),
+        # Other people's producers send any bytes; what is not UTF-8 would be unreadable in every table it got to.
+        F.make_valid_utf8(F.col("value").cast("string")).alias("value"),
+    )
+
+
+def _stream_directory(spark: SparkSession, settings: Settings, uri: str) -> DataFrame:
     """Cut by bytes: Spark opens as many segments for a micro-batch as the setting allows."""
     lines = (
         spark.readStream.format("text")
         .option("maxBytesPerTrigger", settings.whole("log.batch_bytes"))
         .option("pathGlobFilter", "*.jsonl")
-        .load(Path(settings.text("log.uri")).as_uri())
+        .load(Path(uri.removeprefix("file://")).as_uri())
     )
     name = F.col("_metadata.file_name")
     end = F.regexp_extract(name, r"^(\d+)-(\d+)", 1).cast("long") + F.regexp_extract(name, r"^(\d+)-(\d+)", 2).cast(

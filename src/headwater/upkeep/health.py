@@ -23,7 +23,7 @@ _RAW: Final = (
 )
 
 
-def status(catalog: catalogs.Tables, log: PointerLog, index: VectorIndex) -> dict[str, Any]:
+def status(catalog: catalogs.Tables, log: PointerLog, index: VectorIndex, lost: int = 0) -> dict[str, Any]:
     """`{"tables": […], "log", "raw", "duplicates", "quarantined", "index"}`"""
     loaded = {table.name: catalogs.load(catalog, table.name) for table in tables.TABLES}
     bronze = catalogs.progress(loaded[tables.EVENTS.name])
@@ -31,7 +31,10 @@ def status(catalog: catalogs.Tables, log: PointerLog, index: VectorIndex) -> dic
     lines = {name: _line(name, table) for name, table in loaded.items()}
     return {
         "tables": list(lines.values()),
-        "log": {"lag": sum(max(0, end - bronze.offsets.get(part, 0)) for part, end in log.end().items())},
+        "log": {
+            "lag": sum(max(0, end - bronze.offsets.get(part, 0)) for part, end in log.end().items()),
+            "lost": lost,
+        },
         "raw": reading.run_sql(catalog, _RAW)["rows"][0],
         "duplicates": bronze.duplicates,
         "quarantined": lines[tables.QUARANTINE.name]["rows"],

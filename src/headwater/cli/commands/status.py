@@ -38,6 +38,8 @@ def _draw(status: dict[str, Any], pending: "Pending") -> None:
     say("")
     say(f"raw         {plural(status['raw']['objects'], 'object')}, {size(status['raw']['bytes'])}")
     say(f"log         {plural(status['log']['lag'], 'event')} behind, {plural(status['duplicates'], 'duplicate')} seen")
+    if status["log"]["lost"]:
+        say(f"            {plural(status['log']['lost'], 'event')} lost by the log{_way('rescan', True)}")
     say(f"index       {_entries(status['index'])}")
     say(f"quarantine  {plural(status['quarantined'], 'row')}{_way('quarantine', status['quarantined'])}")
     waiting = ", ".join(f"{stage} {count:,}" for stage, count in pending.to_dict().items() if count)

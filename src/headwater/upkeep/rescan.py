@@ -1,0 +1,90 @@
+"""Rescan: find raw objects that the tables do not know, and announce them again.
+
+A log that lost events (expired unread, a topic made anew, a crash between storing and publishing) did not lose the
+objects: they are durable before their event is. What no row of bronze.events names is published once more, under its
+path as the event's id, so that an event that arrives after all is counted as a second one. Chat lines live in the log
+alone and cannot be found here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from headwater.domain.event import Event
+from headwater.domain.modality import Modality, classify
+from headwater.domain.pointer import Pointer
+from headwater.domain.tables import EVENTS
+from headwater.flow.land import find_orphans
+from headwater.storage.ledger import Ledger
+from headwater.storage.losses import close_losses
+from headwater.storage.pointer_log import PointerLog
+from headwater.storage.raw_store import ObjectStat, RawStore, digest
+from headwater.storage.reading import scan
+
+if TYPE_CHECKING:
+    from headwater.storage.catalog import Tables
+
+# An object this young may still have its event on the way: `put` publishes within seconds.
+GRACE: Final = timedelta(minutes=5)
+BATCH_EVENTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RescanPlan:
+    """Objects to announce, and keys that are not of our making and are left alone."""
+
+    orphans: tuple[ObjectStat, ...]
+    foreign: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"orphans": [found.path for found in self.orphans], "foreign": list(self.foreign)}
+
+
+def plan_rescan(raw: RawStore, catalog: "Tables", *, now: datetime, grace: timedelta = GRACE) -> RescanPlan:
+    """Lists the raw store once; writes nothing, starts no JVM."""
+    known = set(scan(catalog, EVENTS.name, ["object_id"])["object_id"].to_pylist())
+    found = list(find_orphans(raw, known, stored_before=now - grace))
+    orphans = tuple(orphan for orphan in found if _parse(orphan.path) is not None)
+    return RescanPlan(orphans, tuple(orphan.path for orphan in found if _parse(orphan.path) is None))
+
+
+def apply_rescan(
+    plan: RescanPlan, raw: RawStore, log: PointerLog, ledger: Ledger, *, now: datetime, report: Callable[[int], None]
+) -> int:
+    """Publish an event for each orphan, then close what the journal holds as lost. Twice is once, as bronze counts."""
+    events = filter(None, (event_of(raw, orphan) for orphan in plan.orphans))
+    published = 0
+    while batch := list(islice(events, BATCH_EVENTS)):
+        log.publish(batch)
+        published += len(batch)
+        report(len(batch))
+    close_losses(ledger, "rescanned", now)
+    return published
+
+
+def event_of(raw: RawStore, found: ObjectStat) -> Event | None:
+    """The event that `put` would have made of the object; its bytes are read for their checksum."""
+    if (parsed := _parse(found.path)) is None:
+        return None
+    modality, customer, day, content_type = parsed
+    checksum, size = digest(raw.chunks(found.path))
+    pointer = Pointer(found.path, size, content_type, checksum, version_id=found.version_id, etag=found.etag)
+    # The day is in the key; the hour is not, unless the object was stored on that very day.
+    stored = found.modified_at.astimezone(UTC)
+    occurred_at = stored if stored.date() == day else datetime.combine(day, time(), UTC)
+    return Event(found.path, modality, customer, pointer, occurred_at.replace(microsecond=0))
+
+
+def _parse(path: str) -> tuple[Modality, str, date, str] | None:
+    """Modality, customer, day and content type, where `domain.keys` could have made this key."""
+    parts = path.split("/")
+    kind = classify(parts[-1])
+    if len(parts) != 4 or kind is None or kind[0].prefix != parts[0]:
+        return None
+    try:
+        return kind[0], unquote(parts[1]), date.fromisoformat(parts[2]), kind[1]
+    except ValueError:
+        return None

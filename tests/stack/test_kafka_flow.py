@@ -1,0 +1,159 @@
+"""From Kafka to bronze on the real parts: poison, lost events, a topic made anew, new partitions, no checkpoint."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from headwater.components import Components
+from headwater.domain.event import Event
+from headwater.flow.land import land_stream, land_text, text_event
+from headwater.lake import Lake
+from headwater.settings import Settings
+from headwater.stack.stack import Stack
+from headwater.storage.catalog import create_tables
+from headwater.storage.kafka_log import KafkaLog
+from headwater.storage.spark import start_spark, stop_spark
+from headwater.upkeep.format import set_format
+from headwater.upkeep.rescan import apply_rescan, plan_rescan
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATER = datetime.now(UTC) + timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def stack_engine(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Holds a session so that the JVM outlives each test's own."""
+    stack.up(["kafka", "s3", "postgres"])
+    settings = stack.settings(tmp_path_factory.mktemp("engine"), {"spark.master": ""})
+    session = start_spark(settings)
+    yield
+    stop_spark(session)
+
+
+@pytest.fixture
+def lake(stack_engine: None, stack_lake: Settings) -> Iterator[Lake]:
+    components = Components(stack_lake)
+    create_tables(components.catalog)
+    set_format(components.ledger)
+    with Lake(components) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(kafka_address: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka_address})
+
+
+def topic_of(lake: Lake) -> str:
+    return str(lake.settings.text("log.uri").rpartition("/")[2])
+
+
+def chat(number: int, customer: str = "acme") -> Event:
+    return text_event(f"message {number}", customer, at=AT, event_id=f"m{number}")
+
+
+def bronze_ids(lake: Lake) -> list[str]:
+    return sorted(lake.table("events").to_arrow()["event_id"].to_pylist())
+
+
+def log_of(lake: Lake) -> KafkaLog:
+    log = lake._components.log
+    assert isinstance(log, KafkaLog)
+    return log
+
+
+def test_sound_events_arrive_once_and_poison_costs_a_row_each(lake: Lake, admin: AdminClient) -> None:
+    log = log_of(lake)
+    log.publish([chat(n, f"c{n}") for n in range(20)])
+    sound = json.loads(chat(50).to_json())
+    poison = [
+        b"{not json",
+        b"\xff\xfe\x00 not utf-8 \x80",
+        b"",
+        json.dumps({**sound, "event_id": "nul\0inside"}).encode(),
+        json.dumps({**sound, "event_id": "x" * 5_000}).encode(),
+        json.dumps({**sound, "event_id": "big", "text": "y" * 1_000_100}).encode()[:1_003_000],
+        b'{"event_id": "\\ud800 lone"}',
+    ]
+    log.publish_raw([("anyone", value) for value in poison])
+    log.publish([chat(3, "c3")])
+    done = lake.run().done
+    assert done["bronze"] == 20
+    assert bronze_ids(lake) == sorted(f"m{n}" for n in range(20))
+    held = lake.quarantine()
+    assert [(reason["reason"], reason["count"]) for reason in held["reasons"]] == [("BAD_EVENT", len(poison))]
+    assert all(len(row["payload"] or "") <= 4_000 for row in held["rows"])
+    status = lake.status()
+    assert (status["duplicates"], status["log"]) == (1, {"lag": 0, "lost": 0})
+    assert not lake.run().started
+    assert lake.search("message").hits
+
+
+def test_without_a_checkpoint_reading_goes_on_where_the_table_says(lake: Lake) -> None:
+    log_of(lake).publish([chat(n, f"c{n}") for n in range(10)])
+    lake.run()
+    shutil.rmtree(lake.settings.text("checkpoints.uri"))
+    log_of(lake).publish([chat(n, f"c{n}") for n in range(10, 15)])
+    assert lake.run().done["bronze"] == 5
+    assert len(bronze_ids(lake)) == 15
+    assert lake.status()["duplicates"] == 0
+
+
+def test_what_expired_unread_is_reported_and_a_rescan_brings_back_what_was_stored(
+    lake: Lake, admin: AdminClient
+) -> None:
+    import io
+
+    parts = lake._components
+    land_text(parts.log, "hello", "acme", at=AT, event_id="kept")
+    lake.run()
+    land_stream(parts.raw_store, parts.log, io.BytesIO(b"%PDF-1.4 broken"), "a.pdf", "acme", at=AT)
+    ends = log_of(lake).end()
+    for gone in admin.delete_records([TopicPartition(topic_of(lake), p, end) for p, end in ends.items()]).values():
+        gone.result()
+    assert lake.pending().bronze == 1
+    assert lake.run().done["lost"] == 1
+    assert lake.status()["log"] == {"lag": 0, "lost": 1}
+    plan = plan_rescan(parts.raw_store, parts.reader, now=LATER)
+    assert [found.path for found in plan.orphans] == ["documents/acme/2026-03-01/a.pdf"]
+    for _ in range(2):
+        apply_rescan(plan, parts.raw_store, parts.log, parts.ledger, now=LATER, report=lambda _: None)
+    lake.run()
+    assert bronze_ids(lake) == ["documents/acme/2026-03-01/a.pdf", "kept"]
+    assert lake.status()["log"] == {"lag": 0, "lost": 0}
+    assert lake.status()["duplicates"] == 1
+
+
+def test_a_topic_made_anew_is_noticed_and_nothing_is_taken_twice(lake: Lake, admin: AdminClient) -> None:
+    log_of(lake).publish([chat(n) for n in range(5)])
+    lake.run()
+    admin.delete_topics([topic_of(lake)])[topic_of(lake)].result()
+    time.sleep(1)
+    again = KafkaLog(lake.settings.text("log.uri"), lake.settings)
+    # More than before, so that offsets alone do not show it.
+    again.publish([chat(n) for n in range(9)])
+    lake._components.__dict__["log"] = again
+    lake.run()
+    assert bronze_ids(lake) == [f"m{n}" for n in range(9)]
+    assert lake.status()["duplicates"] == 5
+    assert lake.status()["log"]["lost"] > 0
+
+
+def test_partitions_that_were_added_are_read_from_their_beginning(lake: Lake, admin: AdminClient) -> None:
+    log_of(lake).publish([chat(n, f"c{n}") for n in range(10)])
+    lake.run()
+    admin.create_partitions([NewPartitions(topic_of(lake), 8)])[topic_of(lake)].result()
+    while len(log_of(lake).end()) < 8:
+        time.sleep(0.1)
+    fresh = KafkaLog(lake.settings.text("log.uri"), lake.settings)
+    fresh.publish([chat(n, f"c{n}") for n in range(10, 60)])
+    assert any(end for partition, end in fresh.end().items() if partition >= 4)
+    assert lake.run().done["bronze"] == 50
+    assert len(bronze_ids(lake)) == 60
+    assert lake.status()["log"] == {"lag": 0, "lost": 0}
