@@ -13,4 +13,4 @@ from headwater.flow.models.language import tell_language
 
 if __name__ == "__main__":
     tell_language("Which language is this sentence written in?")
-    manager()
+    manager()  # type: ignore[no-untyped-call]

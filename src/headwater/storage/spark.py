@@ -128,6 +128,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.local.dir": tempfile.gettempdir(),
         "spark.pyspark.python": sys.executable,
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "headwater.flow.daemon",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalogImplementation": "in-memory",

@@ -75,7 +75,7 @@ def _flow(status: Mapping[str, Any], pending: Pending, quarantine: Mapping[str, 
     yield Family(
         "headwater_log_lag", "gauge", "Events of the log that bronze has not read.", _one(status["log"]["lag"])
     )
-    yield Family("headwater_log_lost", "gauge", "Events it dropped unread.", _one(status["log"].get("lost", 0)))
+    yield Family("headwater_log_lost", "gauge", "Events it dropped unread.", _one(status["log"]["lost"]))
     yield Family("headwater_duplicates", "counter", "Events seen again.", _one(status["duplicates"]))
     yield Family("headwater_quarantined", "gauge", "Rows in quarantine.", _one(status["quarantined"]))
     yield Family("headwater_quarantined_by_reason", "gauge", "Rows in quarantine, by reason.", held)
