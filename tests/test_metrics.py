@@ -93,8 +93,8 @@ def test_text_of_any_kind_stays_inside_its_quotes() -> None:
 
 def last_run(ledger: Ledger, now: datetime) -> dict[str, float]:
     status: dict[str, Any] = {
-        "tables": [], "log": {"lag": 0, "lost": 0}, "raw": {"objects": 0, "bytes": 0}, "duplicates": 0, "quarantined": 0,
-        "index": {"entries": 0, "stale_by": 0},
+        "tables": [], "log": {"lag": 0, "lost": 0}, "raw": {"objects": 0, "bytes": 0}, "duplicates": 0,
+        "quarantined": 0, "index": {"entries": 0, "stale_by": 0},
     }  # fmt: skip
     found = parse(metrics.metrics(status, Pending(0, 0, 0, 0), {"reasons": []}, ledger, now=now))
     flags = {key[1]: value for key, value in found.items() if key[0] == "headwater_last_run"}
