@@ -24,7 +24,7 @@ def test_file_then_environment_then_option() -> None:
         {"HEADWATER_RUN_BATCH_ROWS": "2"},
         {"run.batch_rows": "3"},
     )
-    assert chosen("run.batch_rows", {}, {}, {}) == (2_000, "default")
+    assert chosen("run.batch_rows", {}, {}, {}) == (20_000, "default")
     assert chosen("run.batch_rows", document, {}, {}) == (1, "headwater.toml")
     assert chosen("run.batch_rows", document, {}, environment) == (2, "environment HEADWATER_RUN_BATCH_ROWS")
     assert chosen("run.batch_rows", document, options, environment) == (3, "option")
@@ -43,10 +43,10 @@ def test_defaults_stand_in_the_lake_and_every_default_is_in_its_range() -> None:
         ({"rwa": {"uri": "x"}}, "Did you mean raw.uri?"),
         ({"lake": "x"}, "lake"),
         ({"run": {"batch_rows": 0}}, "at least 1"),
-        ({"index": {"recall_target": 2.0}}, "between 0.5 and 1"),
+        ({"maintain": {"file_mb": 1024}}, "between 1 and 512"),
         ({"run": {"batch_rows": "many"}}, "run.batch_rows must be a int"),
         ({"run": {"batch_rows": True}}, "run.batch_rows must be a int"),
-        ({"models": {"language": "maybe"}}, "models.language must be a bool"),
+        ({"s3": {"path_style": "maybe"}}, "s3.path_style must be a bool"),
         ({"raw": {"uri": ["x"]}}, "raw.uri must be a str"),
         ({"spark": {"conf": "x"}}, "spark.conf"),
     ],

@@ -195,7 +195,7 @@ def test_spark_conf_has_the_last_word(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_spark_cannot_open_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"catalog\.uri is mysql"):
+    with pytest.raises(InvalidRequest, match=r"catalog\.uri is not known to Spark"):
         catalog_conf(resolve(tmp_path, {}, {"catalog.uri": "mysql://host/db"}, {}))
 
 
