@@ -103,7 +103,10 @@ def _derive(
 ) -> dict[str, int]:
     # By content, so that equal bytes meet in one task and the second finds the first one's memo.
     spread = pending.repartition(tasks, F.col("pointer.checksum"))
-    outcome = spread.mapInArrow(derive_batches(work), from_arrow_schema(SCHEMA)).persist(StorageLevel.MEMORY_AND_DISK)
+    # On a cluster a second copy: were an executor's rows derived again for one table, they could differ from another's.
+    alone = spark.sparkContext.master.startswith("local")
+    level = StorageLevel.MEMORY_AND_DISK if alone else StorageLevel.MEMORY_AND_DISK_2
+    outcome = spread.mapInArrow(derive_batches(work), from_arrow_schema(SCHEMA)).persist(level)
     try:
         counts = {row["table"]: row["count"] for row in outcome.groupBy("table").count().collect()}
         published = {}
