@@ -102,7 +102,8 @@ def _bring(spark: SparkSession, parsed: DataFrame, verdict: Verdict, ends: Mappi
 def _parse(lines: DataFrame) -> DataFrame:
     event = F.from_json("value", EVENT_TYPE).alias("event")
     line = ("log_partition", "log_offset", "log_end", "value")
-    return lines.select(*line, event).select(*line, "event.*", _is_event().alias("sound"))
+    fields = lines.select(*line, event).select(*line, "event.*", _is_event().alias("sound"))
+    return fields.withColumn("content_hash", _content_hash())
 
 
 def _unread(begun: Mapping[int, int]) -> Column:
@@ -153,7 +154,7 @@ def _collect(parsed: DataFrame) -> list[Line]:
         "event_id",
         F.col("pointer.path").alias("object_id"),
         F.col("pointer.checksum").alias("checksum"),
-        _content_hash().alias("content_hash"),
+        "content_hash",
     )
     lines: list[Line] = keys.toArrow().to_pylist()
     return lines
@@ -241,7 +242,7 @@ def _accepted(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
         "occurred_at",
         F.col("pointer").withField("offset", F.coalesce("pointer.offset", F.lit(0))).alias("pointer"),
         "text",
-        _content_hash().alias("content_hash"),
+        "content_hash",
         (~_among(verdict.echoes)).alias("first_of_object"),
         "log_partition",
         "log_offset",
