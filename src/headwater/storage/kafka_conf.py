@@ -51,7 +51,9 @@ def is_kafka(uri: str) -> bool:
 
 def client_conf(place: KafkaPlace, settings: Settings) -> dict[str, str]:
     """What librdkafka is told; the section has the last word."""
-    return {"bootstrap.servers": place.servers, "client.id": "headwater", **settings.section("kafka.conf")}
+    # Its warnings, such as of a broker that is still loading, go to the terminal; what fails is raised anyway.
+    own = {"bootstrap.servers": place.servers, "client.id": "headwater", "log_level": "3"}
+    return {**own, **settings.section("kafka.conf")}
 
 
 def spark_options(place: KafkaPlace, settings: Settings) -> dict[str, str]:
