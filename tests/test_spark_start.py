@@ -199,6 +199,15 @@ def test_a_catalog_that_spark_cannot_open_is_refused(tmp_path: Path) -> None:
         catalog_conf(resolve(tmp_path, {}, {"catalog.uri": "mysql://host/db"}, {}))
 
 
+def test_a_rest_catalog_is_a_choice_of_the_same_setting(tmp_path: Path) -> None:
+    options = {"catalog.uri": "https://catalog.example/api", "catalog.warehouse": "calls", "catalog.token": "t"}
+    conf = catalog_conf(resolve(tmp_path, {}, options, {}))
+    found = {name.removeprefix("spark.sql.catalog.lake."): value for name, value in conf.items()}
+    assert found["type"] == "rest"
+    assert (found["uri"], found["warehouse"], found["token"]) == ("https://catalog.example/api", "calls", "t")
+    assert "jdbc.schema-version" not in found
+
+
 def fake_java(home: Path, body: str) -> Path:
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)

@@ -48,7 +48,12 @@ SETTINGS: Final = (
     Setting("log.partitions", 4, "How many partitions a Kafka topic gets when it is made.", minimum=1, maximum=10_000),
     Setting("log.batch_events", 5_000, "The most events one micro-batch takes from a Kafka log.", minimum=1),
     Setting("log.batch_bytes", 4 << 20, "The most bytes of log segments one micro-batch takes.", minimum=1),
-    Setting("catalog.uri", "sqlite:///{lake}/catalog.db", "The Iceberg catalog: sqlite:///file or postgresql://…"),
+    Setting(
+        "catalog.uri",
+        "sqlite:///{lake}/catalog.db",
+        "The Iceberg catalog: sqlite:///file, postgresql://… or https://… for REST.",
+    ),
+    Setting("catalog.token", "", "The token that an Iceberg REST catalog asks for.", secret=True),
     Setting("catalog.warehouse", "{lake}/warehouse", "Where the tables' files are kept: a directory or s3://…"),
     Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
     Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),

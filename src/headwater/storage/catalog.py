@@ -45,12 +45,15 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "50",
     "write.metadata.metrics.default": "counts",
 }
+URIS: Final = "Use sqlite:///file, postgresql://user@host/database, or the https:// address of an Iceberg REST catalog."
 _LONG_TEXT: Final = {"text", "detail", "payload"}
 
 
 def open_catalog(settings: Settings) -> "Catalog":
     """The lake's catalog; an absent SQLite file is made. Imports PyIceberg, which costs about a second."""
     uri, warehouse = settings.text("catalog.uri"), warehouse_uri(settings)
+    if is_rest(uri):
+        return _open_rest(settings)
     if uri.startswith("sqlite:///"):
         _prepare_sqlite(Path(uri.removeprefix("sqlite:///")))
         uri = f"{uri}?timeout={BUSY_SECONDS}"
@@ -58,7 +61,7 @@ def open_catalog(settings: Settings) -> "Catalog":
         # psycopg 3, and a connection is tried before it is used: the server may have been restarted since.
         uri = f"postgresql+psycopg://{uri.partition('://')[2]}"
     else:
-        raise InvalidRequest("catalog.uri is not known here. Use sqlite:///file or postgresql://user@host/database.")
+        raise InvalidRequest(f"catalog.uri is not known here. {URIS}")
     files = S3Target.from_settings(warehouse, settings, "catalog.warehouse").iceberg() if is_s3(warehouse) else {}
     with translated("the catalog"):
         from pyiceberg.catalog.sql import SqlCatalog
@@ -66,8 +69,28 @@ def open_catalog(settings: Settings) -> "Catalog":
         return SqlCatalog(NAME, uri=uri, warehouse=warehouse, schema_version="v1", pool_pre_ping="true", **files)
 
 
+def _open_rest(settings: Settings) -> "Catalog":
+    warehouse = warehouse_uri(settings)
+    files = S3Target.from_settings(warehouse, settings, "catalog.warehouse").iceberg() if is_s3(warehouse) else {}
+    with translated("the catalog"):
+        from pyiceberg.catalog.rest import RestCatalog
+
+        return RestCatalog(NAME, **rest_conf(settings), **files)
+
+
+def rest_conf(settings: Settings) -> dict[str, str]:
+    """What PyIceberg and Spark both call a REST catalog's settings. A warehouse may be a name that the server knows."""
+    token = settings.text("catalog.token")
+    place = {"uri": settings.text("catalog.uri"), "warehouse": settings.text("catalog.warehouse")}
+    return place | ({"token": token} if token else {})
+
+
 def is_postgres(uri: str) -> bool:
     return uri.startswith(("postgresql://", "postgres://"))
+
+
+def is_rest(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
 
 
 class Tables(Protocol):

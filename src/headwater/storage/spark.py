@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
-from headwater.storage.catalog import is_postgres, warehouse_uri
+from headwater.storage.catalog import URIS, is_postgres, is_rest, rest_conf, warehouse_uri
 from headwater.storage.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.java import check_java
 from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
@@ -147,14 +147,11 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
     """The lake's Iceberg catalog, as Spark is told of it; PyIceberg opens the same database."""
     prefix = f"spark.sql.catalog.{CATALOG}"
     warehouse = warehouse_uri(settings)
-    catalog = {
-        "type": "jdbc",
-        **_database(settings.text("catalog.uri")),
-        "jdbc.schema-version": "V1",
-        "warehouse": warehouse,
-        # A cached table does not see what PyIceberg or another process commits.
-        "cache-enabled": "false",
-    }
+    uri = settings.text("catalog.uri")
+    database = {"type": "jdbc", "jdbc.schema-version": "V1", "warehouse": warehouse}
+    catalog = {"type": "rest"} | rest_conf(settings) if is_rest(uri) else database | _database(uri)
+    # A cached table does not see what PyIceberg or another process commits.
+    catalog["cache-enabled"] = "false"
     if is_s3(warehouse):
         catalog |= S3Target.from_settings(warehouse, settings, "catalog.warehouse").spark()
     chosen = {name: value for name, value in settings.section("spark.conf").items() if name.startswith(f"{prefix}.")}
@@ -167,9 +164,7 @@ def _database(uri: str) -> dict[str, str]:
         return _postgres(uri)
     scheme, _, file = uri.partition(":///")
     if scheme != "sqlite" or not file:
-        raise InvalidRequest(
-            "catalog.uri is not known to Spark. Use sqlite:///file or postgresql://user@host/database."
-        )
+        raise InvalidRequest(f"catalog.uri is not known to Spark. {URIS}")
     # Without a busy timeout, a lock of some seconds fails the commit.
     return {"uri": f"jdbc:sqlite:{Path('/', file)}?busy_timeout=30000&journal_mode=WAL"}
 

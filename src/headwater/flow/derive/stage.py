@@ -104,7 +104,7 @@ def _derive(
     # By content, so that equal bytes meet in one task and the second finds the first one's memo.
     spread = pending.repartition(tasks, F.col("pointer.checksum"))
     # On a cluster a second copy: were an executor's rows derived again for one table, they could differ from another's.
-    alone = spark.sparkContext.master.startswith("local")
+    alone = str(spark.sparkContext.master).startswith("local")
     level = StorageLevel.MEMORY_AND_DISK if alone else StorageLevel.MEMORY_AND_DISK_2
     outcome = spread.mapInArrow(derive_batches(work), from_arrow_schema(SCHEMA)).persist(level)
     try:
