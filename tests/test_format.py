@@ -1,0 +1,79 @@
+"""A lake's format version: an older lake is upgraded by a plan, a newer one is refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headwater import lake as lakes
+from headwater.cli.main import main
+from headwater.errors import Conflict, NotFound
+from headwater.storage.ledger import Ledger, open_ledger
+from headwater.upkeep.format import FORMAT, Upgrade, apply_upgrade, check_format, plan_upgrade, set_format
+
+NO_CATALOG = cast(Any, None)  # these upgrades touch none
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    set_format(opened)
+    yield opened
+    opened.close()
+
+
+def test_a_new_lake_has_this_programs_format_and_opens(ledger: Ledger) -> None:
+    check_format(ledger)
+    assert plan_upgrade(ledger).steps == ()
+
+
+def test_a_newer_lake_is_refused_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        lake._components.ledger.set_fact("format", str(FORMAT + 1))
+    with pytest.raises(Conflict, match="Install a newer Headwater"):
+        lakes.open(tmp_path / "lake")
+    assert main(["--lake", str(tmp_path / "lake"), "status"]) == Conflict.exit_code
+    assert f"format {FORMAT + 1}" in capsys.readouterr().err
+    assert main(["--lake", str(tmp_path / "lake"), "upgrade"]) == Conflict.exit_code
+
+
+def test_an_older_lake_must_be_upgraded_before_it_opens(ledger: Ledger) -> None:
+    with pytest.raises(Conflict, match="headwater upgrade"):
+        check_format(ledger, wanted=FORMAT + 1)
+
+
+def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(ledger: Ledger) -> None:
+    done: list[str] = []
+    broken = [True]
+
+    def second(_: object) -> None:
+        if broken:
+            raise RuntimeError("killed")
+        done.append("second")
+
+    upgrades = {
+        FORMAT: Upgrade("the first step", lambda _: done.append("first")),
+        FORMAT + 1: Upgrade("the second step", second),
+    }
+    plan = plan_upgrade(ledger, upgrades, FORMAT + 2)
+    assert [upgrade.purpose for _, upgrade in plan.steps] == ["the first step", "the second step"]
+    with pytest.raises(RuntimeError, match="killed"):
+        apply_upgrade(plan, NO_CATALOG, ledger, lambda _: None)
+
+    broken.clear()
+    said: list[str] = []
+    apply_upgrade(plan_upgrade(ledger, upgrades, FORMAT + 2), NO_CATALOG, ledger, said.append)
+    assert done == ["first", "second"]
+    assert said == [f"format {FORMAT + 1} → {FORMAT + 2}: the second step"]
+    check_format(ledger, wanted=FORMAT + 2)
+
+
+def test_a_gap_in_the_known_upgrades_is_refused_before_anything_is_done(ledger: Ledger) -> None:
+    with pytest.raises(Conflict, match="No way is known"):
+        plan_upgrade(ledger, {}, FORMAT + 1)
+
+
+def test_a_place_without_a_lake_is_told_apart_from_an_old_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="headwater init"):
+        check_format(open_ledger(f"sqlite:///{tmp_path}/empty.db"))
