@@ -108,10 +108,7 @@ def _commit_rows(
     overwrite.set(_STAGED_AS, str(staged.snapshotId()))
     try:
         overwrite.commit()
-        update = transaction.updateProperties()
-        for name, value in after.to_properties().items():
-            update.set(name, value)
-        update.commit()
+        _commit_properties(transaction, after)
         transaction.commitTransaction()
     except Py4JJavaError as error:
         _resolve(java, table, after, error)
@@ -123,8 +120,9 @@ def _each(iterable: JavaObject) -> Iterator[JavaObject]:
         yield iterator.next()
 
 
-def _commit_properties(java: JavaObject, after: Progress) -> None:
-    update = java.updateProperties()
+def _commit_properties(changed: JavaObject, after: Progress) -> None:
+    """Of a table, at once; of a transaction, together with what else it holds."""
+    update = changed.updateProperties()
     for name, value in after.to_properties().items():
         update.set(name, value)
     update.commit()

@@ -90,13 +90,14 @@ def apply_maintenance(
     for care in plan.tables:
         if care.idle:
             continue
-        before = _counts(spark, care.table)
+        files, snapshots = _counts(spark, care.table)
         if care.compact:
             _compact(spark, care.table, plan.target_bytes)
             faults.point("maintain.compacted")
         if care.expire:
             _expire(spark, care)
-        result = TableDone(care.table, *_interleave(before, _counts(spark, care.table)))
+        files_after, snapshots_after = _counts(spark, care.table)
+        result = TableDone(care.table, files, files_after, snapshots, snapshots_after)
         done.append(result)
         report(result)
     return done
@@ -119,7 +120,3 @@ def _expire(spark: "SparkSession", care: TableCare) -> None:
 
 def _counts(spark: "SparkSession", table: str) -> tuple[int, int]:
     return spark.table(f"lake.{table}.files").count(), spark.table(f"lake.{table}.snapshots").count()
-
-
-def _interleave(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int, int, int]:
-    return before[0], after[0], before[1], after[1]

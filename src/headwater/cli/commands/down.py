@@ -5,19 +5,12 @@ from typing import Any
 
 import click
 
+from headwater.cli.commands.up import in_directory
 from headwater.cli.session import Session, with_session
 
 
 @click.command(short_help="Stop what `up` started.", help="Stop the stack that `headwater up` started.")
-@click.option(
-    "--dir",
-    "directory",
-    default="stack",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Where its data are.",
-)
+@in_directory
 @click.option("--purge", is_flag=True, help="Delete its data too.")
 @with_session
 def command(session: Session, directory: Path, purge: bool) -> None:

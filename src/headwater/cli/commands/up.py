@@ -7,13 +7,8 @@ import click
 
 from headwater.cli.session import Session, with_session
 
-
-@click.command(
-    short_help="Start Kafka, S3, Postgres and Spark here.",
-    help="Start a private production-like stack on this machine: Kafka, S3, Postgres, a Spark cluster. What runs is"
-    " kept, what died is started again.",
-)
-@click.option(
+# `down` means the same stack.
+in_directory = click.option(
     "--dir",
     "directory",
     default="stack",
@@ -22,6 +17,14 @@ from headwater.cli.session import Session, with_session
     type=click.Path(path_type=Path),
     help="Where its data are.",
 )
+
+
+@click.command(
+    short_help="Start Kafka, S3, Postgres and Spark here.",
+    help="Start a private production-like stack on this machine: Kafka, S3, Postgres, a Spark cluster. What runs is"
+    " kept, what died is started again.",
+)
+@in_directory
 @click.option("--only", metavar="PART,…", default="", help="Only these: kafka, s3, postgres, spark.")
 @with_session
 def command(session: Session, directory: Path, only: str) -> None:
