@@ -8,7 +8,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,6 +100,8 @@ SETTINGS: Final = (
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 # Sections whose keys are passed through as they are, quoted in TOML: [spark.conf] "spark.executor.memory" = "4g"
 OPEN_SECTIONS: Final = ("spark.conf", "kafka.conf")
+# [model.NAME] gives a model options and a name of its own; the model says which options there are.
+MODEL_SECTION: Final = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class Settings:
     lake: Path
     chosen: Mapping[str, Chosen]
     open_sections: Mapping[str, Mapping[str, str]]
+    models: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         value = self.chosen[name].value
@@ -165,7 +168,8 @@ def resolve(
     lake: Path, document: Mapping[str, Any], options: Mapping[str, Value], environment: Mapping[str, str]
 ) -> Settings:
     """Pure: file values, then environment, then options."""
-    plain, opened = _flatten(document)
+    models = _model_sections(document.get(MODEL_SECTION, {}))
+    plain, opened = _flatten({name: body for name, body in document.items() if name != MODEL_SECTION})
     chosen = {setting.name: Chosen(setting.default, "default") for setting in SETTINGS}
     for name, value in plain.items():
         chosen[name] = Chosen(_checked(_known(name), value, FILE_NAME), FILE_NAME)
@@ -174,7 +178,16 @@ def resolve(
             chosen[setting.name] = Chosen(_checked(setting, text, setting.variable), f"environment {setting.variable}")
     for name, value in options.items():
         chosen[name] = Chosen(_checked(_known(name), value, "option"), "option")
-    return Settings(lake.absolute(), chosen, opened)
+    return Settings(lake.absolute(), chosen, opened, models)
+
+
+def _model_sections(body: Any) -> dict[str, dict[str, Value]]:
+    if not isinstance(body, Mapping) or not all(isinstance(options, Mapping) for options in body.values()):
+        raise InvalidRequest(f"{FILE_NAME}: a model's options stand in a section: [{MODEL_SECTION}.NAME]")
+    for name, options in body.items():
+        if odd := [key for key, value in options.items() if not isinstance(value, str | int | float | bool)]:
+            raise InvalidRequest(f"{FILE_NAME}: {odd[0]} in [{MODEL_SECTION}.{name}] must be a text or a number.")
+    return {name: dict(options) for name, options in body.items()}
 
 
 def _flatten(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:

@@ -1,12 +1,13 @@
 """The model port: what a model is to Headwater. A new model is one class that fits `Model`.
 
-A card tells everything about a model without loading it; a model of another fingerprint makes other rows.
+A card tells everything about a model without loading it; a model of another fingerprint makes other rows. The class is
+called with the options of its section in headwater.toml as keywords, and must be light to import and to construct.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -20,14 +21,25 @@ SAMPLE_RATE: Final = 16_000
 
 Accepts = Literal["speech", "picture", "document", "text"]
 Produces = Literal["text", "vector"]
+PriceUnit = Literal["audio_second", "image", "1k_tokens", "call"]
 Samples = npt.NDArray[np.int16]
 Picture = npt.NDArray[np.uint8]
 Vector = npt.NDArray[np.float32]
 
 
+def _manner(default: Any) -> Any:
+    """A field that says how a model is called, not what it answers: no part of the fingerprint."""
+    return field(default=default, metadata={"identity": False})
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """`price` is what one `price_unit` costs (0 is free); `batch_*` is the most that one `run` should be given."""
+    """`price` is what one `price_unit` costs (0 is free); `batch_*` is the most that one `run` should be given.
+
+    A model that produces vectors tells their length as `parameters["dimension"]`. `instant` says that running it again
+    is cheaper than remembering its answers. `deadline_seconds` is what a call may take on top of the lake's own limits,
+    waiting and trying again included; up to `concurrency` threads may be in `run` at a time.
+    """
 
     name: str
     version: str
@@ -36,19 +48,34 @@ class ModelCard:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     batch_items: int = 1
     batch_bytes: int = 64 << 20
-    price_unit: str = "call"
+    price_unit: PriceUnit = "call"
     price: float = 0.0
     weights_digest: str = ""
+    instant: bool = _manner(False)
+    deadline_seconds: float = _manner(0.0)
+    concurrency: int = _manner(1)
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits over the whole card."""
-        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        """Sixteen hex digits over all that makes a model another model."""
+        told = asdict(self)
+        said = {part.name: told[part.name] for part in fields(self) if part.metadata.get("identity", True)}
+        text = json.dumps(said, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
         return f"{self.name} {self.version}"
+
+    @property
+    def dimension(self) -> int | None:
+        found = self.parameters.get("dimension")
+        return int(found) if found is not None else None
+
+    def cost(self, *, seconds: float = 0.0, images: int = 0, tokens: int = 0, calls: int = 1) -> float:
+        """What one answer cost, in the currency of `price`."""
+        units = {"audio_second": seconds, "image": images, "1k_tokens": tokens / 1000, "call": calls}
+        return self.price * units[self.price_unit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +88,38 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a model made of one input. `confidence` is between 0 and 1, or None where the model cannot tell."""
+    """What a model made of one input. `confidence` is between 0 and 1, or None where the model cannot tell.
+
+    `tokens` and `attempts` are for models that count them: what was billed, and how often the call was made.
+    """
 
     text: str
     language: str | None = None
     confidence: float | None = None
     segments: tuple[Segment, ...] = ()
+    tokens: int = 0
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A vector and what it took; a model that counts nothing answers with the bare vector."""
+
+    vector: Vector
+    tokens: int = 0
+    attempts: int = 1
 
 
 Input = Sound | Picture | Path | bytes | str
-Output = Said | Vector
+Output = Said | Embedded | Vector
 
 
 class Model(Protocol):
-    """`load` may be slow and is called once in a process; `run` gives one output for each input, in order."""
+    """`load` may be slow and is called once in a process; `run` gives one output for each input, in order.
+
+    `run` raises DataFault where it is the input's fault, Unavailable where the model does not answer, and another
+    exception for one that is broken: each costs one row.
+    """
 
     @property
     def card(self) -> ModelCard: ...

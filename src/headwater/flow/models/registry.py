@@ -1,11 +1,22 @@
-"""The models by name. A model of your own is named by its place: `package.module:Class`."""
+"""The models by name: built in, installed by others under the entry-point group `headwater.models`, or named by their
+place, `package.module:Class`.
+
+A section `[model.NAME]` of headwater.toml gives a model a name of its own: `kind` is one of those, and every other key
+is passed to it as an option.
+"""
 
 import difflib
 import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from headwater.errors import InvalidRequest
 from headwater.flow.models.port import Model
+
+GROUP: Final = "headwater.models"
+KIND: Final = "kind"
 
 MODELS: Final[dict[str, str]] = {
     "pocketsphinx": "headwater.flow.models.speech:PocketSphinx",
@@ -16,16 +27,38 @@ MODELS: Final[dict[str, str]] = {
     "probe": "headwater.flow.models.inline:Probe",
 }
 
+Sections = Mapping[str, Mapping[str, Any]]  # by name: the options of `[model.NAME]`
 
-def load_model(name: str) -> Model:
-    """The model with its card; its weights wait for `load()`. Raises InvalidRequest on an unknown name."""
-    place = name if ":" in name else MODELS.get(name)
-    if place is None:
-        near = difflib.get_close_matches(name, MODELS, n=1, cutoff=0.3)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise InvalidRequest(f"Unknown model {name}.{hint} A model of your own is named package.module:Class.")
-    model: Model = find_place(place)()
+
+def load_model(name: str, sections: Sections | None = None) -> Model:
+    """The model with its card; its weights wait for `load()`. Raises InvalidRequest on an unknown name or option."""
+    options = dict((sections or {}).get(name, {}))
+    build = _find(str(options.pop(KIND, name)), sections or {})
+    try:
+        inspect.signature(build).bind(**options)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(build).parameters) or "none"
+        raise InvalidRequest(f"[model.{name}] does not fit: {error}. Its options: {known}.") from error
+    model: Model = build(**options)
     return model
+
+
+def installed() -> dict[str, EntryPoint]:
+    """What other packages bring, by name."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _find(kind: str, sections: Sections) -> Callable[..., Model]:
+    if place := kind if ":" in kind else MODELS.get(kind):
+        found: Callable[..., Model] = find_place(place)
+        return found
+    others = installed()
+    if kind in others:
+        return find_place(others[kind].value)  # type: ignore[no-any-return]
+    known = [*sections, *MODELS, *others]
+    near = difflib.get_close_matches(kind, known, n=1, cutoff=0.3)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise InvalidRequest(f"Unknown model {kind}.{hint} A model of your own is named package.module:Class.")
 
 
 def find_place(place: str) -> Any:
