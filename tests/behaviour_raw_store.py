@@ -90,6 +90,16 @@ def test_a_stream_that_fails_half_way_leaves_nothing(store: RawStore) -> None:
     assert list(store.list()) == []
 
 
+def test_what_is_deleted_is_gone_with_its_name_free_and_twice_is_once(store: RawStore) -> None:
+    kept, gone = put_small(store, KEY + ".kept", b"kept"), put_streamed(store, KEY, LARGE)
+    for _ in range(2):
+        store.delete(gone.path)
+        assert [found.path for found in store.list()] == [kept.path]
+    with pytest.raises(DataFault):
+        store.get(gone)
+    assert store.get(put_small(store, KEY, b"another")) == b"another"
+
+
 def test_a_missing_object_is_named_as_such(store: RawStore) -> None:
     pointer = Pointer(KEY, 3, "audio/wav", "0" * 64)
     with pytest.raises(DataFault) as fault:

@@ -89,6 +89,16 @@ class DirectoryRawStore:
         with _translated(prefix or "raw", self.root):
             yield from self._walk(start)
 
+    def delete(self, key: str) -> None:
+        *parents, name = checked_key(key).split("/")
+        with (
+            _translated(key, self.root),
+            suppress(FileNotFoundError),
+            self._directory(parents, create=False) as directory,
+        ):
+            os.unlink(name, dir_fd=directory)
+            os.fsync(directory)
+
     def local_path(self, key: str) -> Path | None:
         with self._open(key):
             return self.root.joinpath(*key.split("/"))

@@ -3,8 +3,11 @@
 Small objects are one conditional PUT through obstore. Large ones go part by part through boto3 and are completed with
 `If-None-Match: *`, which obstore's multipart cannot do: a key is written once; memory holds one part.
 An answer that got lost is resolved by reading the object back, never by deleting it.
+Where the bucket keeps versions, a pointer names one: it is read also after others wrote over it or deleted the
+name, and a delete removes them all. Where it locks objects, a delete is refused with the lock's name.
 """
 
+import base64
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
 from headwater.domain.pointer import Pointer
-from headwater.errors import DataFault, HeadwaterError, InvalidRequest, NotFound, Unavailable
+from headwater.errors import Conflict, DataFault, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.storage.raw_store import (
     CHUNK_BYTES,
     ObjectStat,
@@ -29,6 +32,7 @@ from headwater.storage.raw_store import (
 from headwater.storage.s3 import S3Target
 
 Parts = list[dict[str, Any]]
+PRECONDITION_FAILED: Final = 412
 _CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
 
 
@@ -78,15 +82,35 @@ class S3RawStore:
     def get(self, pointer: Pointer) -> bytes:
         with _translated(checked_key(pointer.path)):
             try:
-                # A foreign event may claim any size; ask the store before memory is set aside for it.
-                found = obstore.head(self._store, pointer.path)
-                if found["size"] < pointer.offset + pointer.size:
-                    raise DataFault("CORRUPT", f"{pointer.path} is shorter than its {pointer.size} bytes.")
-                span = {"start": pointer.offset, "length": pointer.size}
-                data = bytes(obstore.get_range(self._store, pointer.path, **span)) if pointer.size else b""
-            except FileNotFoundError:
-                raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self._place}.") from None
-        return verified(pointer, data)
+                return verified(pointer, self._current(pointer))
+            except DataFault:
+                # Somebody wrote over it, or deleted its name. The version is asked for only then: a lake that was
+                # moved here names versions of the store that it came from.
+                if pointer.version_id is None or (kept := self._version(pointer)) is None:
+                    raise
+            return verified(pointer, kept)
+
+    def _current(self, pointer: Pointer) -> bytes:
+        try:
+            # A foreign event may claim any size; ask the store before memory is set aside for it.
+            found = obstore.head(self._store, pointer.path)
+            if found["size"] < pointer.offset + pointer.size:
+                raise DataFault("CORRUPT", f"{pointer.path} is shorter than its {pointer.size} bytes.")
+            span = {"start": pointer.offset, "length": pointer.size}
+            return bytes(obstore.get_range(self._store, pointer.path, **span)) if pointer.size else b""
+        except FileNotFoundError:
+            raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self._place}.") from None
+
+    def _version(self, pointer: Pointer) -> bytes | None:
+        """None where the store has no such version, or does not know what one is."""
+        span = f"bytes={pointer.offset}-{pointer.offset + pointer.size - 1}"
+        try:
+            found = self._client.get_object(**self._where(pointer.path), VersionId=pointer.version_id, Range=span)
+        except ClientError as error:
+            if _status(error) in {400, 404, 405, 416}:
+                return None
+            raise
+        return bytes(found["Body"].read())
 
     def chunks(self, key: str) -> Iterator[bytes]:
         with _translated(checked_key(key)):
@@ -109,6 +133,17 @@ class S3RawStore:
             for page in obstore.list(self._store, prefix=checked_key(prefix) if prefix else None):
                 yield from map(_stat_of, page)
 
+    def delete(self, key: str) -> None:
+        where = self._where(checked_key(key))
+        with _translated(key):
+            for version in list(self._versions(where)):
+                try:
+                    self._client.delete_object(**where, VersionId=version)
+                except ClientError as error:
+                    if "object lock" in str(error):
+                        raise Conflict(self._locked(key, {**where, "VersionId": version})) from error
+                    raise
+
     def local_path(self, key: str) -> Path | None:
         return None
 
@@ -116,16 +151,45 @@ class S3RawStore:
     def _place(self) -> str:
         return self._target.uri
 
+    def _where(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._target.bucket, "Key": "/".join(filter(None, (self._target.prefix, key)))}
+
+    def _versions(self, where: dict[str, str]) -> Iterator[str]:
+        """Delete markers too; a bucket that keeps no versions tells of one, called null."""
+        pages = self._client.get_paginator("list_object_versions")
+        for page in pages.paginate(Bucket=where["Bucket"], Prefix=where["Key"]):
+            for found in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                if found["Key"] == where["Key"]:
+                    yield found["VersionId"]
+
+    def _locked(self, key: str, which: dict[str, str]) -> str:
+        """What holds it, as far as the server tells: one that locks by the bucket's default may say nothing here."""
+        until, held = "", ""
+        with suppress(ClientError, BotoCoreError):
+            found = self._client.get_object_retention(**which)["Retention"]
+            until = f" ({found['Mode'].lower()} until {found['RetainUntilDate']:%Y-%m-%d %H:%M} UTC)"
+        with suppress(ClientError, BotoCoreError):
+            on = self._client.get_object_legal_hold(**which)["LegalHold"]["Status"] == "ON"
+            held = ", with a legal hold" if on else ""
+        return f"{key} is under object lock in {self._place}{until}{held}. Delete it when the lock has ended."
+
     def _same(self, key: str, offered: tuple[str, int], content_type: str) -> Pointer:
         """The key is taken: a no-op for the same bytes, a Conflict for others."""
-        found = obstore.get(self._store, key)
+        try:
+            found = obstore.get(self._store, key)
+        except FileNotFoundError:
+            # A server may count what a delete marker hides; AWS does not, and the put is a new version there.
+            raise Conflict(
+                f"{key} was written before and deleted since; {self._place} still has its versions. "
+                "Remove the delete marker, or use --id to name this one."
+            ) from None
         known = found.attributes.get(_CHECKSUM)
         stored = (known, found.meta["size"]) if known else digest(bytes(c) for c in found.stream())
         require_same(key, stored=stored, offered=offered)
         return _pointer(key, offered, content_type, found.meta["e_tag"], found.meta["version"])
 
     def _put_parts(self, key: str, first: bytes, stream: BinaryIO, content_type: str) -> Pointer:
-        where = {"Bucket": self._target.bucket, "Key": "/".join(filter(None, (self._target.prefix, key)))}
+        where = self._where(key)
         upload = {
             **where,
             "UploadId": self._client.create_multipart_upload(**where, ContentType=content_type)["UploadId"],
@@ -137,14 +201,14 @@ class S3RawStore:
             raise
         try:
             done = self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
-        except (ClientError, BotoCoreError):
+        except (ClientError, BotoCoreError) as error:
             # Lost the race, or won it and never heard: what is there now decides.
-            if self.head(key) is None:
+            try:
+                if self.head(key) is None and _status(error) != PRECONDITION_FAILED:
+                    raise
+                return self._same(key, offered, content_type)
+            finally:
                 self._abort(upload)
-                raise
-            pointer = self._same(key, offered, content_type)
-            self._abort(upload)
-            return pointer
         return _pointer(key, offered, content_type, done.get("ETag"), done.get("VersionId"))
 
     def _upload_parts(self, upload: dict[str, str], first: bytes, stream: BinaryIO) -> tuple[Parts, tuple[str, int]]:
@@ -154,7 +218,7 @@ class S3RawStore:
             hashed.update(part)
             size += len(part)
             number = len(parts) + 1
-            answer = self._client.upload_part(**upload, PartNumber=number, Body=part)
+            answer = self._client.upload_part(**upload, PartNumber=number, Body=part, ContentMD5=_md5(part))
             parts.append({"PartNumber": number, "ETag": answer["ETag"]})
             part = _read_part(stream, self._part_bytes)
         return parts, (hashed.hexdigest(), size)
@@ -172,6 +236,11 @@ def _read_part(stream: BinaryIO, size: int) -> bytes:
         pieces.append(piece)
         missing -= len(piece)
     return b"".join(pieces)
+
+
+def _md5(part: bytes) -> str:
+    """A bucket that locks objects takes no part without a checksum; this one every server knows."""
+    return base64.b64encode(hashlib.md5(part, usedforsecurity=False).digest()).decode()
 
 
 def _rest(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
@@ -205,8 +274,13 @@ def _translated(key: str) -> Iterator[None]:
         raise _translation(error, key) from error
 
 
+def _status(error: Exception) -> int | None:
+    """What the server answered, where boto3 heard an answer."""
+    return error.response["ResponseMetadata"].get("HTTPStatusCode") if isinstance(error, ClientError) else None
+
+
 def _translation(error: Exception, key: str) -> HeadwaterError:
-    if isinstance(error, ClientError) and error.response["ResponseMetadata"].get("HTTPStatusCode") in {401, 403}:
+    if _status(error) in {401, 403}:
         return InvalidRequest(f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy.")
     said = str(error).partition("\n")[0][:300]
     return Unavailable(f"S3 failed at {key}: {said}. Check s3.endpoint and the bucket, then try again.")

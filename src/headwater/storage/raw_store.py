@@ -58,6 +58,10 @@ class RawStore(Protocol):
         """Every object below a prefix of whole parts: `audio`, `audio/acme`."""
         ...
 
+    def delete(self, key: str) -> None:
+        """Remove the object's bytes, all versions of them; twice is once. Conflict where a lock holds them."""
+        ...
+
     def local_path(self, key: str) -> Path | None:
         """Where a decoder can open the object as a file; None where the store is not on this machine."""
         ...

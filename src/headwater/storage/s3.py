@@ -90,7 +90,12 @@ class S3Target:
         from obstore.auth.boto3 import Boto3CredentialProvider
         from obstore.store import S3Store
 
-        config: dict[str, Any] = {"region": self.region, "virtual_hosted_style_request": not self.path_style}
+        config: dict[str, Any] = {
+            "region": self.region,
+            "virtual_hosted_style_request": not self.path_style,
+            # A bucket that locks objects takes none without a checksum; the signature needs this hash anyway.
+            "checksum_algorithm": "SHA256",
+        }
         if self.endpoint:
             config["endpoint"] = self.endpoint if self.path_style else self._virtual_endpoint()
         return S3Store(
