@@ -16,7 +16,8 @@ from headwater.errors import Unavailable
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
 from headwater.stack.versions import KAFKA, KAFKA_JARS, KAFKA_JARS_SHA256
-from headwater.storage.jars import cache_directory, spark_home
+from headwater.storage.cache import cache_directory
+from headwater.storage.jars import spark_home
 from headwater.storage.java import check_java
 
 FETCH_SECONDS: Final = 900

@@ -13,7 +13,7 @@ from headwater.errors import Unavailable
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command, tail
 from headwater.stack.versions import VERSITYGW, VERSITYGW_MODULE
-from headwater.storage.jars import cache_directory
+from headwater.storage.cache import cache_directory
 
 BUCKET: Final = "headwater"
 REGION: Final = "us-east-1"

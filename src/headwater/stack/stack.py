@@ -23,7 +23,7 @@ from headwater.stack.postgres import Postgres
 from headwater.stack.s3 import S3
 from headwater.stack.spark import FirstWorker, SecondWorker, SparkMaster
 from headwater.stack.state import State, claim_directory, is_free, locked, read_state, write_private, write_state
-from headwater.storage.jars import cache_directory
+from headwater.storage.cache import cache_directory
 
 # In the order of starting; stopped in reverse.
 PARTS: Final[tuple[type[Part], ...]] = (Kafka, S3, Postgres, SparkMaster, FirstWorker, SecondWorker)

@@ -19,6 +19,7 @@ from typing import Final
 
 from headwater.errors import Unavailable
 from headwater.settings import Settings
+from headwater.storage.cache import cache_directory
 from headwater.storage.java import check_java
 from headwater.storage.s3 import is_s3
 
@@ -96,13 +97,6 @@ S3: Final = (
         "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
     ),
 )
-
-
-def cache_directory() -> Path:
-    """HEADWATER_CACHE, or `headwater` in the user's cache directory."""
-    if chosen := os.environ.get("HEADWATER_CACHE"):
-        return Path(chosen).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
 def jars_directory() -> Path:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
-from headwater.storage.jars import cache_directory
+from headwater.storage.cache import cache_directory
 
 NAME: Final = "environment"
 PYTHON: Final = f"./{NAME}/bin/python"

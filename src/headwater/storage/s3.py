@@ -8,11 +8,11 @@ authority; they are said here and nowhere else. Empty keys ask the usual chain: 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
+from headwater.storage.trust import read_authority, trust_in_process
 
 if TYPE_CHECKING:
     import boto3
@@ -52,6 +52,8 @@ class S3Target:
         bucket, _, prefix = uri.partition("://")[2].partition("/")
         if not bucket:
             raise InvalidRequest(f"{name} names no bucket. Use s3://bucket/prefix.")
+        if ca_file := settings.text("s3.ca_file"):
+            read_authority(ca_file)
         return cls(
             bucket=bucket,
             prefix=prefix.strip("/"),
@@ -60,7 +62,7 @@ class S3Target:
             access_key=settings.text("s3.access_key"),
             secret_key=settings.text("s3.secret_key"),
             path_style=bool(settings["s3.path_style"]),
-            ca_file=settings.text("s3.ca_file"),
+            ca_file=ca_file,
         )
 
     @property
@@ -123,7 +125,7 @@ class S3Target:
         )
 
     def spark(self) -> dict[str, str]:
-        """For Spark's catalog, without its prefix; a custom authority goes to the JVM as a whole."""
+        """For Spark's catalog, without its prefix; one's own authority goes to the JVM as a whole, in `trust`."""
         return _said(
             {
                 "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -138,7 +140,9 @@ class S3Target:
         )
 
     def lance(self) -> dict[str, str]:
-        """For LanceDB, which knows no profiles: the chain is asked here."""
+        """For LanceDB, which knows neither profiles nor an authority of one's own: the chain is asked here."""
+        if self.ca_file:
+            trust_in_process(self.ca_file)
         found = self.session().get_credentials() if not self.access_key else None
         keys = found.get_frozen_credentials() if found else None
         return _said(
@@ -156,7 +160,7 @@ class S3Target:
 
     def _client_options(self) -> Any:
         options: dict[str, Any] = {"allow_http": self.endpoint.startswith("http://")}
-        return options | ({"root_certificate": Path(self.ca_file).read_bytes()} if self.ca_file else {})
+        return options | ({"root_certificate": read_authority(self.ca_file)} if self.ca_file else {})
 
     def _virtual_endpoint(self) -> str:
         """These two want the bucket's own host where buckets are hosts."""

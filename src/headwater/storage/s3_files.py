@@ -3,6 +3,8 @@
 Named by its path in the catalog's properties, because PyIceberg makes it by itself.
 """
 
+import os
+
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import (
     S3_ACCESS_KEY_ID,
@@ -23,6 +25,8 @@ class S3Files(PyArrowFileIO):
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         given = self.properties.get
+        # As for boto3: not every server knows the newer trailing checksums, and Arrow has no option for them.
+        os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
         return S3FileSystem(
             endpoint_override=given(S3_ENDPOINT),
             region=given(S3_REGION),

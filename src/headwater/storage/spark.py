@@ -29,6 +29,7 @@ from headwater.storage.java import check_java
 from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
 from headwater.storage.s3 import S3Target, is_s3
 from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
+from headwater.storage.trust import trusting_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +117,7 @@ def _activate(session: "SparkSession") -> None:
 
 
 def engine_conf(settings: Settings) -> dict[str, str]:
-    """Pure: what the engine is started with; `[spark.conf]` has the last word."""
+    """What the engine is started with; `[spark.conf]` has the last word. Pure, unless s3.ca_file asks for a store."""
     cores = os.cpu_count() or 1
     # One slot more than cores: the log's stream goes on while model tasks hold the others.
     master = settings.text("spark.master") or f"local[{cores + 1}]"
@@ -140,7 +141,8 @@ def engine_conf(settings: Settings) -> dict[str, str]:
     if is_local(master) or on_loopback(master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     conf |= {"spark.sql.shuffle.partitions": str(cores)} if is_local(master) else CLUSTER
-    return conf | dict(settings.section("spark.conf"))
+    conf |= dict(settings.section("spark.conf"))
+    return conf | trusting_conf(settings, conf)
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:
@@ -207,7 +209,8 @@ def _distributed(
     if is_local(master):
         return {}
     given = {"spark.jars": ",".join(map(str, jars))} | shipped_conf(settings, master, report)
-    return given | dict(settings.section("spark.conf"))
+    chosen = settings.section("spark.conf")
+    return {name: chosen.get(name, value) for name, value in given.items()}
 
 
 def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Final
 
 from headwater.errors import Unavailable
-from headwater.storage.jars import cache_directory, spark_home
+from headwater.storage.cache import cache_directory
+from headwater.storage.jars import spark_home
 from headwater.storage.java import Java
 
 START_SECONDS: Final = 120

@@ -1,0 +1,118 @@
+"""Servers that a test runs beside the stack, because they are set up as the stack's are not: with TLS, say."""
+
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from headwater.stack import process
+from headwater.stack.part import Part, Site
+from headwater.stack.process import Command
+from headwater.stack.s3 import ACCESS_KEY, REGION, S3
+from headwater.stack.state import State
+
+EXTENSIONS = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n"
+
+
+def site(part: type[Part], directory: Path) -> Site:
+    """Ports and a key of its own; the directory must be one that outlives the part."""
+    state = State()
+    state.allot(part.ports, [part.name])
+    return Site(directory, state.ports, state.keys)
+
+
+@contextmanager
+def running(part: Part) -> Iterator[Part]:
+    """Started and ready; gone afterwards."""
+    part.prepare(lambda _: None)
+    part.initialise()
+    log = part.site.directory / f"{part.name}.log"
+    known = process.start(part.command(), part.directory, log)
+    try:
+        deadline = time.monotonic() + part.ready_seconds
+        while not part.is_ready():
+            assert process.is_running(known), process.tail(log, 0)
+            assert time.monotonic() < deadline, process.tail(log, 0)
+            time.sleep(0.1)
+        yield part
+    finally:
+        process.stop(known, part.stop_signal, part.stop_seconds)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A server's certificate and key, and the authority that signed it: files in PEM format."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def make_identity(directory: Path) -> Identity:
+    """By an authority that nobody else knows; openssl comes with Postgres."""
+    fresh = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-batch"]
+    name = uuid.uuid4().hex[:8]
+    authority = ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign"]
+    _openssl(directory, "req -x509 -days 2 -keyout ca.key -out ca.pem", *fresh, "-subj", f"/CN=Test {name}", *authority)
+    _openssl(directory, "req -new -keyout server.key -out server.csr", *fresh, "-subj", "/CN=localhost")
+    (directory / "extensions").write_text(EXTENSIONS)
+    signing = "x509 -req -days 2 -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile extensions"
+    _openssl(directory, f"{signing} -out server.pem")
+    return Identity(directory / "ca.pem", directory / "server.pem", directory / "server.key")
+
+
+def _openssl(directory: Path, line: str, *more: str) -> None:
+    subprocess.run(["openssl", *line.split(), *more], check=True, cwd=directory, capture_output=True)
+
+
+class SecureS3(S3):
+    """Over TLS only."""
+
+    def __init__(self, site: Site, identity: Identity) -> None:
+        super().__init__(site)
+        self.identity = identity
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}"
+
+    def command(self) -> Command:
+        return _with(super().command(), "--cert", str(self.identity.certificate), "--key", str(self.identity.key))
+
+    def settings(self) -> dict[str, str]:
+        return super().settings() | {"s3.ca_file": str(self.identity.authority)}
+
+    def _client(self) -> Any:
+        session = boto3.Session(ACCESS_KEY, self.site.keys["s3"], region_name=REGION)
+        return session.client("s3", endpoint_url=self.url, verify=str(self.identity.authority))
+
+
+def _with(command: Command, *options: str) -> Command:
+    program, *rest = command.arguments
+    return replace(command, arguments=[program, *options, *rest])
+
+
+@contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """For a while; None takes a variable away. What was changed meanwhile is put back too."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set(changes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
