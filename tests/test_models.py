@@ -20,7 +20,17 @@ from headwater.flow.models.port import SAMPLE_RATE, Model, Sound
 from headwater.flow.models.registry import MODELS, load_model
 from headwater.flow.models.speech import Word, grouped, utterances
 
-HEAVY = ("pocketsphinx", "rapidocr_onnxruntime", "onnxruntime", "cv2", "pypdfium2", "av", "py3langid")
+HEAVY = (
+    *("pocketsphinx", "rapidocr_onnxruntime", "onnxruntime", "cv2", "pypdfium2", "av", "py3langid"),
+    *("httpx", "faster_whisper", "ctranslate2", "fastembed", "huggingface_hub", "PIL"),
+)
+# What cannot be guessed.
+ENDPOINT = {"url": "http://127.0.0.1:1/v1", "model": "tiny"}
+SECTIONS = {
+    "openai-transcription": ENDPOINT,
+    "openai-caption": ENDPOINT,
+    "openai-embeddings": {**ENDPOINT, "dimension": 8},
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +43,7 @@ def ears() -> Model:
 def test_cards_are_read_without_importing_what_is_heavy() -> None:
     code = (
         "import sys\nfrom headwater.flow.models.registry import MODELS, load_model\n"
-        "print([load_model(name).card.label for name in MODELS])\n"
+        f"print([load_model(name, {SECTIONS!r}).card.label for name in MODELS])\n"
         f"heavy = sorted(set({HEAVY!r}) & set(sys.modules))\nassert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -42,10 +52,10 @@ def test_cards_are_read_without_importing_what_is_heavy() -> None:
 
 
 def test_a_fingerprint_is_the_same_each_time_and_differs_between_models() -> None:
-    prints = {name: load_model(name).card.fingerprint for name in MODELS}
+    prints = {name: load_model(name, SECTIONS).card.fingerprint for name in MODELS}
     assert len(set(prints.values())) == len(MODELS)
     assert all(len(value) == 16 for value in prints.values())
-    assert prints == {name: load_model(name).card.fingerprint for name in MODELS}
+    assert prints == {name: load_model(name, SECTIONS).card.fingerprint for name in MODELS}
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_name() -> None:
