@@ -46,10 +46,13 @@ class Meter:
             self._sample(memory=turn % 4 == 0)
             turn += 1
 
+    def _processes(self) -> list[psutil.Process]:
+        return [self._root, *self._root.children(recursive=True)]
+
     def _sample(self, *, memory: bool) -> None:
         total = 0.0
         try:
-            tree = [self._root, *self._root.children(recursive=True)]
+            tree = self._processes()
         except psutil.NoSuchProcess:
             return
         for process in tree:
