@@ -13,6 +13,7 @@ from typing import IO, Any, ClassVar, Final
 
 from headwater.domain.locator import Locator, Segment
 from headwater.errors import DataFault
+from headwater.flow.models.confidence import confidence_of
 from headwater.flow.models.endpoint import Answer, EndpointModel, count_tokens
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.pieces import pieces
@@ -154,12 +155,4 @@ def _logprobs(listed: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, floa
     for part in listed:
         found = part.get("avg_logprob")
         if isinstance(found, int | float) and math.isfinite(found):
-            yield float(found), max(0.001, float(part["end"]) - float(part["start"]))
-
-
-def confidence_of(logprobs: Sequence[tuple[float, float]]) -> float | None:
-    """How probable the words were to the model, weighed by how long they last."""
-    total = sum(seconds for _, seconds in logprobs)
-    if not total:
-        return None
-    return min(1.0, math.exp(sum(value * seconds for value, seconds in logprobs) / total))
+            yield float(found), float(part["end"]) - float(part["start"])

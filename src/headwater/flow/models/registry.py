@@ -25,6 +25,7 @@ MODELS: Final[dict[str, str]] = {
     "lexical": "headwater.flow.models.lexical:Lexical",
     "inline": "headwater.flow.models.inline:Inline",
     "probe": "headwater.flow.models.inline:Probe",
+    "faster-whisper": "headwater.flow.models.whisper:FasterWhisper",
     "openai-transcription": "headwater.flow.models.endpoint_speech:OpenAiTranscription",
     "openai-caption": "headwater.flow.models.endpoint_pictures:OpenAiCaption",
     "openai-embeddings": "headwater.flow.models.endpoint_vectors:OpenAiEmbeddings",
