@@ -8,17 +8,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 
 from headwater.stack import process
+from headwater.stack.kafka import Kafka
 from headwater.stack.part import Part, Site
 from headwater.stack.process import Command
 from headwater.stack.s3 import ACCESS_KEY, REGION, S3
 from headwater.stack.state import State
 
-EXTENSIONS = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n"
+_LOGIN = "org.apache.kafka.common.security"
+EXTENSIONS = (
+    "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth,clientAuth\n"
+)
 
 
 def site(part: type[Part], directory: Path) -> Site:
@@ -97,6 +101,58 @@ class SecureS3(S3):
 def _with(command: Command, *options: str) -> Command:
     program, *rest = command.arguments
     return replace(command, arguments=[program, *options, *rest])
+
+
+class SecureKafka(Kafka):
+    """Asks every client for a certificate and a password, over TLS; only itself it trusts without."""
+
+    ports: ClassVar = ("kafka", "kafka-controller", "kafka-inner")
+    user: ClassVar = "headwater"
+
+    def __init__(self, site: Site, identity: Identity) -> None:
+        super().__init__(site)
+        self.identity = identity
+        self.password = "it's $ecret"
+
+    def properties(self) -> str:
+        pair = self.directory / "pair.pem"
+        pair.write_bytes(self.identity.key.read_bytes() + self.identity.certificate.read_bytes())
+        inner = self.site.address("kafka-inner")
+        users = f'user_{self.user}="{self.password}"'
+        more = {
+            "listeners": f"SASL_SSL://{self.address},INNER://{inner},CONTROLLER://{self.site.address('kafka-controller')}",
+            "advertised.listeners": f"SASL_SSL://{self.address},INNER://{inner}",
+            "listener.security.protocol.map": "SASL_SSL:SASL_SSL,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "INNER",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {users};",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(pair),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.identity.authority),
+            "ssl.client.auth": "required",
+        }
+        return super().properties() + "".join(f"{name}={value}\n" for name, value in more.items())
+
+    def client_conf(self, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
+        return super().client_conf() | self.kafka_conf(mechanism)
+
+    def kafka_conf(self, mechanism: str) -> dict[str, str]:
+        """What stands under `[kafka.conf]`."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": mechanism,
+            "sasl.username": self.user,
+            "sasl.password": self.password,
+            "ssl.ca.location": str(self.identity.authority),
+            "ssl.certificate.location": str(self.identity.certificate),
+            "ssl.key.location": str(self.identity.key),
+        }
+
+    def _format(self, *options: str) -> None:
+        known = f"SCRAM-SHA-512=[name={self.user},password={self.password}]"
+        super()._format(*options, "--add-scram", known)
 
 
 @contextmanager

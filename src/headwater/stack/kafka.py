@@ -70,12 +70,18 @@ class Kafka(Part):
 
     def initialise(self) -> None:
         self.directory.mkdir(exist_ok=True)
-        data = self.directory / "data"
-        places = {"broker": self.address, "controller": self.site.address("kafka-controller"), "data": data}
-        self._properties.write_text(PROPERTIES.format(**places))
+        self._properties.write_text(self.properties())
         self._logging.write_text(LOGGING)
-        if not (data / "meta.properties").is_file():
+        if not (self._data / "meta.properties").is_file():
             self._format()
+
+    def properties(self) -> str:
+        """The broker's own settings; of two lines with one name the later counts."""
+        return PROPERTIES.format(broker=self.address, controller=self.site.address("kafka-controller"), data=self._data)
+
+    def client_conf(self) -> dict[str, str]:
+        """What librdkafka needs to be let in."""
+        return {"bootstrap.servers": self.address}
 
     def command(self) -> Command:
         return Command([*self._java(), "kafka.Kafka", str(self._properties)])
@@ -86,7 +92,7 @@ class Kafka(Part):
         from confluent_kafka.admin import AdminClient
 
         quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
-        client = AdminClient({"bootstrap.servers": self.address, **quiet})
+        client = AdminClient({**self.client_conf(), **quiet})
         try:
             known = client.list_topics(timeout=2)
         except KafkaException:
@@ -96,6 +102,10 @@ class Kafka(Part):
 
     def settings(self) -> dict[str, str]:
         return {"log.uri": self.url}
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
 
     @property
     def _properties(self) -> Path:
@@ -109,11 +119,11 @@ class Kafka(Part):
         logging = f"-Dlog4j.configuration=file:{self._logging}"
         return [str(check_java().executable), *HEAP, logging, "-cp", f"{_jars_directory()}/*"]
 
-    def _format(self) -> None:
+    def _format(self, *options: str) -> None:
         # A constant first byte, because an id that begins with a dash would be read as an option.
         cluster = base64.urlsafe_b64encode(b"h" + os.urandom(15)).decode().rstrip("=")
         line = [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
-        done = subprocess.run(line, check=False, capture_output=True, text=True)
+        done = subprocess.run([*line, *options], check=False, capture_output=True, text=True)
         if done.returncode:
             raise Unavailable(f"Kafka's data directory could not be made: {(done.stdout + done.stderr)[-500:]}")
 

@@ -51,8 +51,8 @@ def is_kafka(uri: str) -> bool:
 
 def client_conf(place: KafkaPlace, settings: Settings) -> dict[str, str]:
     """What librdkafka is told; the section has the last word."""
-    # Its warnings, such as of a broker that is still loading, go to the terminal; what fails is raised anyway.
-    own = {"bootstrap.servers": place.servers, "client.id": "headwater", "log_level": "3"}
+    # Its log, such as of every knock at a broker that is still loading, goes to the terminal; what fails is raised.
+    own = {"bootstrap.servers": place.servers, "client.id": "headwater", "log_level": "2"}
     return {**own, **settings.section("kafka.conf")}
 
 

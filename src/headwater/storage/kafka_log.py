@@ -34,6 +34,7 @@ _UNSETTLED: Final = {
 }
 _REFUSED: Final = {
     KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -47,7 +48,8 @@ class KafkaLog:
 
     def __init__(self, uri: str, settings: Settings) -> None:
         self._place = KafkaPlace.parse(uri)
-        self._conf = client_conf(self._place, settings)
+        self._conf: dict[str, Any] = {**client_conf(self._place, settings), "error_cb": self._hear}
+        self._refusal: KafkaError | None = None
         self._partitions = settings.whole("log.partitions")
         self._retention_hours = settings.whole("log.retention_hours")
         self._lock = threading.Lock()
@@ -161,12 +163,19 @@ class KafkaLog:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """The one place where Kafka's errors become ours."""
+        self._refusal = None
         try:
             yield
         except KafkaException as error:
-            raise self._translation(error.args[0]) from error
+            self._admin.poll(0)
+            raise self._translation(self._refusal or error.args[0]) from error
         except TimeoutError as error:
             raise Unavailable(f"Kafka at {self._place.servers} did not answer. Try again.") from error
+
+    def _hear(self, error: KafkaError) -> None:
+        """The client goes on knocking at a closed door until its time is up; why it is closed is told only here."""
+        if error.code() == KafkaError._AUTHENTICATION or "certificate" in error.str():
+            self._refusal = error
 
     def _translation(self, error: KafkaError) -> HeadwaterError:
         where = f"Kafka at {self._place.servers}, topic {self._place.topic}"
