@@ -1,17 +1,15 @@
 """Vectors of texts by an endpoint: `POST url/embeddings`, many texts in one request."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
 
-import numpy as np
-
 from headwater.errors import DataFault
 from headwater.flow.models.endpoint import EndpointModel, count_tokens
 from headwater.flow.models.port import Accepts, Embedded, Produces, Vector
+from headwater.flow.models.vectors import unit
 
 
 @dataclass(kw_only=True)
@@ -71,21 +69,6 @@ def read_vectors(content: Mapping[str, Any], count: int, dimension: int, name: s
     if set(placed) != set(range(count)):
         raise DataFault("BAD_OUTPUT", f"{name} answered with vectors that are not numbered from 0 to {count - 1}.")
     return [placed[index] for index in range(count)]
-
-
-def unit(values: Any, dimension: int, name: str) -> Vector:
-    """A vector of unit length. Raises DataFault BAD_OUTPUT on NaN, infinity, zero, or another dimension."""
-    try:
-        vector = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataFault("BAD_OUTPUT", f"{name} answered with a vector that is not made of numbers.") from error
-    if vector.shape != (dimension,):
-        size = vector.shape[0] if vector.ndim == 1 else "no"
-        raise DataFault("BAD_OUTPUT", f"{name} answered with {size} dimensions; its section says {dimension}.")
-    length = math.sqrt(float(vector @ vector))
-    if not math.isfinite(length) or length == 0:
-        raise DataFault("BAD_OUTPUT", f"{name} answered with a vector of length {length:g}.")
-    return (vector / length).astype(np.float32)
 
 
 def share_out(total: int, weights: Sequence[int]) -> list[int]:

@@ -26,6 +26,8 @@ MODELS: Final[dict[str, str]] = {
     "inline": "headwater.flow.models.inline:Inline",
     "probe": "headwater.flow.models.inline:Probe",
     "faster-whisper": "headwater.flow.models.whisper:FasterWhisper",
+    "fastembed": "headwater.flow.models.fastembed_text:FastEmbed",
+    "fastembed-clip": "headwater.flow.models.fastembed_pictures:FastEmbedClip",
     "openai-transcription": "headwater.flow.models.endpoint_speech:OpenAiTranscription",
     "openai-caption": "headwater.flow.models.endpoint_pictures:OpenAiCaption",
     "openai-embeddings": "headwater.flow.models.endpoint_vectors:OpenAiEmbeddings",
