@@ -167,7 +167,8 @@ class KafkaLog:
         try:
             yield
         except KafkaException as error:
-            self._admin.poll(0)
+            if "_admin" in vars(self):
+                self._admin.poll(0)
             raise self._translation(self._refusal or error.args[0]) from error
         except TimeoutError as error:
             raise Unavailable(f"Kafka at {self._place.servers} did not answer. Try again.") from error
