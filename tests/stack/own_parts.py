@@ -1,14 +1,18 @@
 """Servers that a test runs beside the stack, because they are set up as the stack's are not: with TLS, say."""
 
+import http.client
 import os
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import boto3
 
@@ -101,6 +105,61 @@ class SecureS3(S3):
 def _with(command: Command, *options: str) -> Command:
     program, *rest = command.arguments
     return replace(command, arguments=[program, *options, *rest])
+
+
+class NamedS3(S3):
+    """Buckets have names of their own: `headwater.s3.localhost`."""
+
+    domain: ClassVar = "s3.localhost"
+
+    def command(self) -> Command:
+        return _with(super().command(), "--virtual-domain", self.domain)
+
+    def settings(self) -> dict[str, str]:
+        return super().settings() | {"s3.endpoint": f"http://{self.domain}:{self.site.ports['s3']}"}
+
+
+class Forwarder(BaseHTTPRequestHandler):
+    """Passes every request on as it is, also those that are sent to a proxy."""
+
+    upstream = ""
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def answer(self) -> None:
+        server = http.client.HTTPConnection(self.upstream)
+        parts = urlsplit(self.path)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        server.request(self.command, path, self.body(), dict(self.headers.items()))
+        answer = server.getresponse()
+        given = answer.read()
+        left_out = {"transfer-encoding", "connection", "content-length"}
+        headers = {name: value for name, value in answer.getheaders() if name.lower() not in left_out}
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(given))
+        self.reply(answer.status, headers | {"Content-Length": length or "0"}, given)
+
+    def reply(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = lambda self: self.answer()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def forwarding(upstream: str, by: type[Forwarder] = Forwarder) -> Iterator[str]:
+    """The address of a server that passes requests on to another."""
+    handler = type("_Forwarder", (by,), {"upstream": upstream})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 class SecureKafka(Kafka):

@@ -1,16 +1,15 @@
 """Raw objects on S3: the same promises, and what only a server has: versions, schemes, throttling, keys."""
 
 import io
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from behaviour_raw_store import *  # noqa: F403
 from behaviour_raw_store import KEY, LARGE, PART_BYTES, put_small, put_streamed
+from own_parts import Forwarder, forwarding
 
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings, resolve
@@ -81,52 +80,26 @@ def test_keys_come_from_the_usual_chain_where_no_setting_names_them(
     assert S3Target.from_settings(f"s3://{bucket}", unnamed).lance()["access_key_id"]
 
 
-class _Busy(BaseHTTPRequestHandler):
+class _Busy(Forwarder):
     """Answers SlowDown to every request but each third."""
 
-    upstream = ""
     asked = 0
 
-    def _answer(self) -> None:
-        import http.client
-
+    def answer(self) -> None:
         type(self).asked += 1
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if type(self).asked % 3:
-            said = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-            self.send_response(503)
-            self.send_header("Content-Type", "application/xml")
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
+        if type(self).asked % 3 == 0:
+            super().answer()
             return
-        server = http.client.HTTPConnection(self.upstream)
-        server.request(self.command, self.path, body, dict(self.headers.items()))
-        answer = server.getresponse()
-        given = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in {"transfer-encoding", "connection", "content-length"}:
-                self.send_header(name, value)
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(given))
-        self.send_header("Content-Length", length or "0")
-        self.end_headers()
-        self.wfile.write(given)
-
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _answer
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.body()
+        said = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+        self.reply(503, {"Content-Type": "application/xml", "Content-Length": str(len(said))}, said)
 
 
 @pytest.fixture
 def busy(target: S3Target) -> Iterator[str]:
     """A server between us and the store that is mostly busy; the signature holds, since the host's name is kept."""
-    _Busy.upstream = target.endpoint.removeprefix("http://")
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with forwarding(target.endpoint.removeprefix("http://"), _Busy) as address:
+        yield address
 
 
 def test_a_server_that_says_slow_down_is_asked_again(target: S3Target, busy: str) -> None:
