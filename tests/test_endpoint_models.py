@@ -4,8 +4,10 @@ import io
 import math
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import tracemalloc
 import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from endpoint_server import EndpointServer, Trick, changed, fail, garbage, late,
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
 from headwater.flow.models.endpoint import retry_after_seconds
+from headwater.flow.models.endpoint_speech import write_wav
 from headwater.flow.models.endpoint_vectors import share_out
 from headwater.flow.models.manners import Limits, Manners, TryAgain, World
 from headwater.flow.models.pieces import pieces
@@ -251,6 +254,40 @@ def test_an_hour_of_sound_goes_in_pieces_that_fit_together(server: EndpointServe
     assert said.attempts == len(server.requests) == 3 and len(times) == 6
     assert times[0][0] == 0 and times[-1][1] == 100_000
     assert all(abs(later[0] - earlier[1]) <= 1 for earlier, later in pairwise(times))
+
+
+def test_pieces_that_were_heard_are_not_paid_again_when_a_later_one_fails(server: EndpointServer) -> None:
+    sound = np.random.default_rng(1).integers(-9000, 9000, 90 * SAMPLE_RATE).astype(np.int16)
+    model = made("openai-transcription", server, piece_seconds=40, breaker_failures=2, breaker_seconds=0.1)
+    server.script(Trick(), Trick(), fail(500), fail(500))
+    with pytest.raises(Unavailable):
+        model.run([Sound(iter([sound]))])
+    time.sleep(0.2)
+    (said,) = model.run([Sound(iter([sound]))])
+    assert said.segments[-1].locator.end_ms == 90_000 and sum(server.work.values()) == 3
+    assert len(server.requests) == 5
+    model.run([Sound(iter([sound]))])  # done is done: the lake remembers it, not the model
+    assert len(server.requests) == 8
+
+
+def test_all_pieces_of_a_sound_have_one_deadline(server: EndpointServer) -> None:
+    server.always(late(0.4))
+    model = made("openai-transcription", server, piece_seconds=30, deadline_seconds=1)
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match="within 1 s"):
+        model.run([Sound(iter([TONE] * 75))])
+    assert time.monotonic() - started < 1.6
+
+
+def test_an_hour_waits_on_disk_while_it_is_sent() -> None:
+    minute = np.zeros(60 * SAMPLE_RATE, np.int16)
+    tracemalloc.start()
+    with tempfile.SpooledTemporaryFile(1 << 20) as file:
+        _, blocks = next(pieces((minute.copy() for _ in range(60)), 7200))
+        digest, count = write_wav(file, blocks)
+        assert file.seek(0, 2) == 44 + 2 * count and count == 3600 * SAMPLE_RATE and len(digest) == 32
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("sizes", [[SAMPLE_RATE] * 100, [SAMPLE_RATE * 100], [0, 7, SAMPLE_RATE * 45, 1] * 2])

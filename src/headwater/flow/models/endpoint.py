@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import httpx
 
 ANSWER_BYTES_MAX: Final = 64 << 20
+CONNECT_SECONDS: Final = 10.0  # a machine that is there says so at once
 PASSING: Final = frozenset({408, 425, 429})  # and every 5xx
 INPUT_FAULTS: Final = frozenset({400, 413, 415, 422})
 REMEDIES: Final = {
@@ -158,22 +159,29 @@ class Endpoint:
         )
         self._url = model.url.rstrip("/")
 
-    def post(self, path: str, asked: bytes, build: Callable[[], Mapping[str, Any]]) -> Answer:
+    def deadline(self) -> float:
+        """For `post`, where one answer takes several requests."""
+        return self._manners.deadline()
+
+    def post(
+        self, path: str, asked: bytes, build: Callable[[], Mapping[str, Any]], until: float | None = None
+    ) -> Answer:
         """`asked` identifies what is asked; `build` gives the request's body anew for each try, as httpx takes it."""
         key = hashlib.sha256(b"\n".join([self._fingerprint.encode(), path.encode(), asked])).hexdigest()
-        answer, attempts = self._manners.call(lambda seconds: self._try(path, key, build(), seconds))
+        answer, attempts = self._manners.call(lambda seconds: self._try(path, key, build(), seconds), until)
         return Answer(answer, attempts)
 
     def _try(self, path: str, key: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         import httpx
 
         headers = {"Idempotency-Key": key}
+        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
         until = self._world.clock() + seconds
         try:
-            with self._client.stream("POST", self._url + path, headers=headers, timeout=seconds, **body) as response:
+            with self._client.stream("POST", self._url + path, headers=headers, timeout=timeout, **body) as response:
                 content = self._read(response, until)
         except httpx.TimeoutException as error:
-            raise TryAgain(f"no answer in {seconds:.3g} s") from error
+            raise TryAgain(f"{type(error).__name__} at {seconds:.3g} s") from error
         except httpx.TransportError as error:
             raise TryAgain(f"{type(error).__name__}: {error}") from error
         except httpx.DecodingError as error:
@@ -247,6 +255,8 @@ def _secret(key_env: str) -> str:
         return ""
     if not (key := os.environ.get(key_env, "").strip()):
         raise Unavailable(f"The environment variable {key_env} is not set. Set it to the service's key.")
+    if not (key.isascii() and key.isprintable()):
+        raise Unavailable(f"The environment variable {key_env} holds what cannot be a key. Set it again.")
     return key
 
 

@@ -29,6 +29,8 @@ class OpenAiCaption(EndpointModel):
     produces: ClassVar[Produces] = "text"
 
     price_unit: str = "image"
+    timeout_seconds: float = 120.0
+    deadline_seconds: float = 600.0
     prompt: str = PROMPT
     side_pixels: int = 1536
     encoding: str = "png"

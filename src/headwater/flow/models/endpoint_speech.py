@@ -21,14 +21,16 @@ from headwater.flow.models.port import SAMPLE_RATE, Accepts, Produces, Said, Sam
 
 MEMORY_BYTES: Final = 8 << 20  # a longer recording waits on disk while it is sent
 CHARACTERS_PER_SECOND_MAX: Final = 100  # nobody speaks a third as fast
+PIECES_KEPT: Final = 64
 VERBOSE: Final = "verbose_json"
 PLAIN: Final = "json"
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One piece's answer."""
+    """One piece's answer; `digest` is of its samples."""
 
+    digest: bytes
     segments: list[Segment]
     language: str | None
     logprobs: list[tuple[float, float]]  # with how long each lasts
@@ -45,6 +47,8 @@ class OpenAiTranscription(EndpointModel):
     produces: ClassVar[Produces] = "text"
 
     price_unit: str = "audio_second"
+    timeout_seconds: float = 300.0
+    deadline_seconds: float = 1800.0
     language: str = ""
     prompt: str = ""
     piece_seconds: int = 600
@@ -53,6 +57,7 @@ class OpenAiTranscription(EndpointModel):
         super().__post_init__()
         self._check_number("piece_seconds", above=29)
         self._format = VERBOSE
+        self._kept: dict[bytes, Answer] = {}
 
     def answering(self) -> dict[str, Any]:
         return {"language": self.language, "prompt": self.prompt, "piece_seconds": self.piece_seconds}
@@ -61,7 +66,11 @@ class OpenAiTranscription(EndpointModel):
         return [self._hear(sound) for sound in batch]
 
     def _hear(self, sound: Sound) -> Said:
-        heard = [self._hear_piece(start_ms, piece) for start_ms, piece in pieces(sound.blocks, self.piece_seconds)]
+        until = self.endpoint.deadline()
+        cut = pieces(sound.blocks, self.piece_seconds)
+        heard = [self._hear_piece(start_ms, blocks, until) for start_ms, blocks in cut]
+        for piece in heard:
+            self._kept.pop(piece.digest, None)
         segments = tuple(segment for piece in heard for segment in piece.segments)
         text = " ".join(segment.text for segment in segments)
         told = next((piece.language for piece in heard if piece.language), None)
@@ -74,25 +83,30 @@ class OpenAiTranscription(EndpointModel):
             attempts=sum(piece.attempts for piece in heard),
         )
 
-    def _hear_piece(self, start_ms: int, blocks: Iterator[Samples]) -> Heard:
+    def _hear_piece(self, start_ms: int, blocks: Iterator[Samples], until: float) -> Heard:
+        """A piece that was heard is kept until the whole is: when a later one fails, it is not paid again."""
         with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
             digest, count = write_wav(file, blocks)
-            answer = self._ask(file, digest)
-        return read_answer(answer, start_ms, count * 1000 // SAMPLE_RATE, self.card.name)
+            answer = self._kept.get(digest) or self._ask(file, digest, until)
+        heard = read_answer(answer, digest, start_ms, count * 1000 // SAMPLE_RATE, self.card.name)
+        if len(self._kept) >= PIECES_KEPT:
+            self._kept.clear()  # of works that were never finished
+        self._kept[digest] = answer
+        return heard
 
-    def _ask(self, file: IO[bytes], digest: bytes) -> Answer:
+    def _ask(self, file: IO[bytes], digest: bytes, until: float) -> Answer:
         form = self._format
         try:
-            return self._post(file, digest, form)
+            return self._post(file, digest, form, until)
         except DataFault as fault:
             # Some services know only the short form: then there is text without times.
             if form == PLAIN or "response_format" not in fault.detail:
                 raise
             self._format = PLAIN
-            answer = self._post(file, digest, PLAIN)
+            answer = self._post(file, digest, PLAIN, until)
             return Answer(answer.content, answer.attempts + 1)
 
-    def _post(self, file: IO[bytes], digest: bytes, form: str) -> Answer:
+    def _post(self, file: IO[bytes], digest: bytes, form: str, until: float) -> Answer:
         told = {"model": self.model, "language": self.language, "prompt": self.prompt, "response_format": form}
         fields = {name: value for name, value in told.items() if value}
 
@@ -100,7 +114,7 @@ class OpenAiTranscription(EndpointModel):
             file.seek(0)
             return {"data": fields, "files": {"file": ("sound.wav", file, "audio/wav")}}
 
-        return self.endpoint.post("/audio/transcriptions", digest + form.encode(), build)
+        return self.endpoint.post("/audio/transcriptions", digest + form.encode(), build, until)
 
 
 def write_wav(file: IO[bytes], blocks: Iterator[Samples]) -> tuple[bytes, int]:
@@ -118,7 +132,7 @@ def write_wav(file: IO[bytes], blocks: Iterator[Samples]) -> tuple[bytes, int]:
     return hashed.digest(), count
 
 
-def read_answer(answer: Answer, start_ms: int, duration_ms: int, name: str) -> Heard:
+def read_answer(answer: Answer, digest: bytes, start_ms: int, duration_ms: int, name: str) -> Heard:
     """Raises DataFault BAD_OUTPUT where text or times are missing or cannot be."""
     content = answer.content
     listed = content.get("segments")
@@ -136,7 +150,7 @@ def read_answer(answer: Answer, start_ms: int, duration_ms: int, name: str) -> H
     ]
     language = content.get("language")
     code = language if isinstance(language, str) and len(language) == 2 else None  # some say «english»
-    return Heard(segments, code, list(_logprobs(listed)), count_tokens(content), answer.attempts)
+    return Heard(digest, segments, code, list(_logprobs(listed)), count_tokens(content), answer.attempts)
 
 
 def _part(part: Any, name: str) -> tuple[str, float, float]:

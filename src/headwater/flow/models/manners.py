@@ -65,12 +65,17 @@ class Manners:
         self._pace = Pace(limits.requests_per_second, self._world.clock)
         self.breaker = Breaker(name, limits.breaker_failures, limits.breaker_seconds, self._world.clock)
 
-    def call(self, attempt: Callable[[float], T]) -> tuple[T, int]:
+    def deadline(self) -> float:
+        """When a piece of work that begins now must be done, by this world's clock."""
+        return self._world.clock() + self._limits.deadline_seconds
+
+    def call(self, attempt: Callable[[float], T], until: float | None = None) -> tuple[T, int]:
         """What `attempt(seconds it may take)` answers, and how many tries it took.
 
-        Raises Unavailable when the deadline is over or the circuit is open, and whatever else `attempt` raises.
+        `until` is the deadline of a work that takes several calls. Raises Unavailable when the deadline is over or the
+        circuit is open, and whatever else `attempt` raises.
         """
-        until = self._world.clock() + self._limits.deadline_seconds
+        until = self.deadline() if until is None else until
         tries = 0
         while True:
             self.breaker.check()
