@@ -3,6 +3,7 @@
     with EndpointServer(dimension=8) as server:
         server.script(fail(500), fail(500), throttle(1))    # one for each coming request, in order
         server.always(fail(503))                            # every request, until server.always()
+        server.when(lambda request: "x" in str(request.content), garbage())    # each request of that kind, first of all
         model = load_model("m", {"m": {"kind": "openai-embeddings", "url": server.url, ...}})
         server.requests, server.work, server.keys           # what was seen, and what was done once
 
@@ -31,12 +32,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Trick:
-    """How one request is answered. `slow_seconds` passes before the answer; `works` says whether work is done first."""
+    """How one request is answered. `slow_seconds` passes before the answer, `drip_seconds` before each of its bytes;
+    `works` says whether the work is done, which is before all that."""
 
     status: int = 200
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     slow_seconds: float = 0.0
+    drip_seconds: float = 0.0
     works: bool = True
     change: Callable[[dict[str, Any]], Any] | None = None
 
@@ -82,6 +85,7 @@ class EndpointServer:
         self._busy = 0
         self._script: deque[Trick] = deque()
         self._always: Trick | None = None
+        self._rules: list[tuple[Callable[[Request], bool], Trick]] = []
         self._lock = threading.Lock()
         self._port = port
         self._server: ThreadingHTTPServer | None = None
@@ -107,6 +111,9 @@ class EndpointServer:
     def always(self, trick: Trick | None = None) -> None:
         self._always = trick
 
+    def when(self, fits: Callable[[Request], bool], trick: Trick) -> None:
+        self._rules.append((fits, trick))
+
     def come_back(self) -> None:
         self._server = _Server(("127.0.0.1", self._port), _handler(self))
         self._port = self._server.server_address[1]
@@ -118,10 +125,10 @@ class EndpointServer:
             self._server.close_all()
             self._server = None
 
-    def answer(self, request: Request) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Request) -> tuple[Trick, bytes]:
         with self._lock:
             self.requests.append(request)
-            trick = self._always or (self._script.popleft() if self._script else Trick())
+            trick = self._choose(request)
             self._busy += 1
             self.busiest = max(self.busiest, self._busy)
         try:
@@ -131,9 +138,13 @@ class EndpointServer:
             with self._lock:
                 self._busy -= 1
         if trick.body is not None:
-            return trick.status, trick.body, trick.headers
+            return trick, trick.body
         found = trick.change(json.loads(json.dumps(good))) if trick.change else good
-        return trick.status, json.dumps(found).encode(), trick.headers
+        return trick, json.dumps(found).encode()
+
+    def _choose(self, request: Request) -> Trick:
+        fitting = next((trick for fits, trick in self._rules if fits(request)), None)
+        return fitting or self._always or (self._script.popleft() if self._script else Trick())
 
     def _work_once(self, request: Request) -> dict[str, Any]:
         with self._lock:
@@ -191,23 +202,21 @@ def _handler(owner: EndpointServer) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             content = _form(self.headers.get("Content-Type", ""), body)
             key, authorization = self.headers.get("Idempotency-Key", ""), self.headers.get("Authorization", "")
-            status, said, headers = owner.answer(Request(self.path, key, authorization, at, content))
-            self._say(status, said, headers)
+            self._say(*owner.answer(Request(self.path, key, authorization, at, content)))
 
         def do_GET(self) -> None:
             seen = {"requests": len(owner.requests), "keys": owner.keys, "work": sum(owner.work.values())}
-            self._say(200, json.dumps(seen).encode(), {})
+            self._say(Trick(), json.dumps(seen).encode())
 
-        def _say(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for name, value in {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(body)),
-                **headers,
-            }.items():
+        def _say(self, trick: Trick, body: bytes) -> None:
+            self.send_response(trick.status)
+            headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **trick.headers}
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            for part in [body[at : at + 1] for at in range(len(body))] if trick.drip_seconds else [body]:
+                time.sleep(trick.drip_seconds)
+                self.wfile.write(part)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -22,6 +22,7 @@ import pytest
 from endpoint_server import EndpointServer, Trick, changed, fail, garbage, late, throttle
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
+from headwater.flow.models import endpoint
 from headwater.flow.models.endpoint import retry_after_seconds
 from headwater.flow.models.endpoint_speech import write_wav
 from headwater.flow.models.endpoint_vectors import share_out
@@ -70,26 +71,31 @@ def test_the_key_is_the_same_after_a_restart_and_another_for_other_content_or_an
     assert sum(server.work.values()) == 3
 
 
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_the_wait_that_a_server_asks_for_is_kept(server: EndpointServer, form: str) -> None:
-    asked = "1" if form == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-    server.script(throttle(asked))
+def test_the_wait_that_a_server_asks_for_is_kept(server: EndpointServer) -> None:
+    server.script(throttle(1))
     embedder(server).run(["refund"])
     first, second = server.requests
-    assert second.at - first.at >= (1.0 if form == "seconds" else 0.9)  # a date has whole seconds
+    assert second.at - first.at >= 1
+
+
+def test_the_time_that_a_server_asks_for_is_waited_for(server: EndpointServer) -> None:
+    asked = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    server.script(throttle(format_datetime(asked, usegmt=True)))
+    embedder(server).run(["refund"])
+    assert datetime.now(UTC) >= asked and len(server.requests) == 2
 
 
 def test_the_wait_that_one_thread_is_asked_for_holds_all_of_them(server: EndpointServer) -> None:
-    server.script(throttle(1))
+    server.script(throttle(2))
     model = embedder(server)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(model.run, ["a"])
         while not server.requests:
             time.sleep(0.01)
-        time.sleep(0.1)
+        time.sleep(0.5)
         list(pool.map(lambda text: model.run([text]), "bcd"))
         first.result()
-    assert min(later.at for later in server.requests[1:]) - server.requests[0].at >= 1
+    assert min(later.at for later in server.requests[1:]) - server.requests[0].at >= 2
 
 
 def test_a_wait_beyond_the_deadline_is_not_waited_for(server: EndpointServer) -> None:
@@ -99,7 +105,7 @@ def test_a_wait_beyond_the_deadline_is_not_waited_for(server: EndpointServer) ->
     for _ in range(3):
         with pytest.raises(Unavailable, match="within 5 s"):
             model.run(["refund"])
-    assert time.monotonic() - started < 1 and len(server.requests) == 1
+    assert time.monotonic() - started < 4 and len(server.requests) == 1
 
 
 def test_work_done_after_the_client_gave_up_is_not_done_again(server: EndpointServer) -> None:
@@ -114,7 +120,30 @@ def test_a_server_that_never_answers_in_time_is_given_up_at_the_deadline(server:
     started = time.monotonic()
     with pytest.raises(Unavailable, match=r"tiny gave no answer within 1 s"):
         embedder(server, timeout_seconds=0.2, deadline_seconds=1).run(["refund"])
-    assert time.monotonic() - started < 1.3
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("trick", [Trick(headers={"Content-Length": "9999"}), Trick(drip_seconds=0.05)])
+def test_an_answer_that_is_cut_short_or_drips_is_asked_for_again(server: EndpointServer, trick: Trick) -> None:
+    server.script(trick)
+    started = time.monotonic()
+    assert embedder(server, timeout_seconds=0.5).run(["refund"])[0].attempts >= 2
+    assert time.monotonic() - started < 5 and sum(server.work.values()) == 1
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(server: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "ANSWER_BYTES_MAX", 1 << 20)
+    server.script(garbage(b" " * (4 << 20)))
+    with pytest.raises(DataFault, match="more than 1 MB"):
+        embedder(server).run(["refund"])
+
+
+def test_one_bad_text_costs_the_others_nothing_when_they_are_asked_alone(server: EndpointServer) -> None:
+    server.when(lambda request: "poison" in str(request.content["input"]), garbage())
+    model = embedder(server)
+    with pytest.raises(DataFault):
+        model.run(["good", "poison"])
+    assert model.run(["good"])[0].attempts == 1
 
 
 def bad_vector(values: Any) -> Trick:
@@ -127,6 +156,8 @@ def bad_vector(values: Any) -> Trick:
         garbage(),
         garbage(b""),
         garbage(b"[]"),
+        garbage(b"[" * 100_000),
+        Trick(body=b"not gzip", headers={"Content-Encoding": "gzip"}),
         garbage(b'{"data": [{"index": 0, "embedding": [NaN, 1, 1, 1, 1, 1, 1, 1]}]}'),
         garbage(b'{"data": [{"index": 0, "embedding": [1e999, 1, 1, 1, 1, 1, 1, 1]}]}'),
         bad_vector([1.0] * 7),
@@ -166,23 +197,23 @@ def test_what_a_service_refuses_is_the_inputs_fault(server: EndpointServer, stat
 
 
 def test_an_endpoint_that_went_away_is_left_alone_and_found_when_it_is_back(server: EndpointServer) -> None:
-    model = embedder(server, breaker_failures=4, breaker_seconds=0.5)
+    model = embedder(server, breaker_failures=4, breaker_seconds=1)
     server.always(fail(500))
     for _ in range(20):
         with pytest.raises(Unavailable, match="4 times in a row"):
             model.run(["refund"])
     assert len(server.requests) == 4
-    time.sleep(0.6)
+    time.sleep(1.1)
     with pytest.raises(Unavailable, match="5 times in a row"):
         model.run(["refund"])
     assert len(server.requests) == 5  # half open: one may try
     server.leave()
-    time.sleep(0.6)
+    time.sleep(1.1)
     with pytest.raises(Unavailable, match="6 times in a row"):
         model.run(["refund"])
     server.always()
     server.come_back()
-    time.sleep(0.6)
+    time.sleep(1.1)
     assert model.run(["refund"])[0].attempts == 1
     server.script(*[fail(500)] * 3)
     assert model.run(["closed again"])[0].attempts == 4
@@ -196,12 +227,11 @@ def test_no_more_calls_at_a_time_and_no_faster_than_allowed(server: EndpointServ
     assert server.busiest == 2
     server.always()
     before = len(server.requests)
-    paced = embedder(server, requests_per_second=20, concurrency=8)
+    paced = embedder(server, requests_per_second=10, concurrency=8)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: paced.run([f"paced {number}"]), range(8)))
     times = sorted(request.at for request in server.requests[before:])
-    assert times[-1] - times[0] >= 7 / 20 - 0.03
-    assert sum(later - earlier > 0.03 for earlier, later in pairwise(times)) >= 5
+    assert times[-1] - times[0] >= 0.5  # seven gaps of a tenth, and what a busy machine may add before the first
 
 
 def test_texts_go_in_batches_and_come_back_in_order_with_their_share_of_tokens(server: EndpointServer) -> None:
@@ -276,7 +306,7 @@ def test_all_pieces_of_a_sound_have_one_deadline(server: EndpointServer) -> None
     started = time.monotonic()
     with pytest.raises(Unavailable, match="within 1 s"):
         model.run([Sound(iter([TONE] * 75))])
-    assert time.monotonic() - started < 1.6
+    assert time.monotonic() - started < 2.2
 
 
 def test_an_hour_waits_on_disk_while_it_is_sent() -> None:
