@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check stack test-stack bench soak clean
+.PHONY: help setup demo test check stack test-stack bench bench-peers soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install everything into .venv, fetch the jars, record Spark's classes (once)
 	@$(PYTHON) scripts/setup
@@ -32,6 +32,9 @@ test-stack: setup ## Run the tests that need those servers; fetches, builds and 
 
 bench: setup ## Measure the framework's own cost beside plain Python (minutes)
 	@for name in start framework search; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+bench-peers: setup ## Measure beside Daft, DataChain, Pixeltable and PySpark, each in an environment of its own (half an hour)
+	@cd benchmarks && ../$(BIN)/python -m peers $(ARGS)
 
 soak: setup ## The same promises for longer: every fault, hundreds of kills (hours)
 	@$(BIN)/pytest -m "soak"

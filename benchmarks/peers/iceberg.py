@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from peers import job
 
-SCHEMA = "text string, duration_ms bigint, width bigint, height bigint"
-ROW = f"id string, {SCHEMA}"
+FACTS = StructType(
+    [StructField("text", StringType()), *(StructField(name, LongType()) for name in job.FIELDS[1:])],
+)
+ROW = "id string, text string, duration_ms bigint, width bigint, height bigint"
 
 
 def session(state: Path) -> SparkSession:

@@ -17,7 +17,6 @@ from headwater.domain.modality import classify
 from headwater.flow.derive.chat import message_result
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.source import Limits, Source
-from headwater.flow.derive.step import Models
 from headwater.flow.models.port import ModelCard, Said, Samples, Sound
 
 NEEDS: Final = ("numpy", "av", "pillow", "pillow-heif", "py3langid")  # at the versions of the environment that measures
@@ -52,7 +51,7 @@ def facts(name: str, data: bytes, changed: bool = False) -> dict[str, Any]:
     source = Source(data, content_type, Limits.from_settings({}))
     found: dict[str, Any] = {}
     for step in STEPS[modality]:
-        found |= step.run(source, cast(Models, _MODELS[changed])) or {}
+        found |= step.run(source, cast(Any, _MODELS[changed])) or {}
     return {field: found.get(field) for field in FIELDS}
 
 

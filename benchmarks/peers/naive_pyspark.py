@@ -6,18 +6,19 @@ from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StringType
 
 from peers import iceberg, job
 
 rows = iceberg.rows
 
 
-@udf(returnType=iceberg.SCHEMA)
+@udf(returnType=iceberg.FACTS)
 def facts(path: str, data: Any) -> Any:
     return job.facts(path.rsplit("/", 1)[-1], bytes(data))
 
 
-@udf(returnType="string")
+@udf(returnType=StringType())
 def message(line: str) -> str:
     return str(job.message(line)["text"])
 

@@ -9,7 +9,7 @@ from typing import Any
 from peers.arms import DAFT, DATACHAIN, FLOOR, HEADWATER, PHASES, PIXELTABLE, Arm
 from peers.tree import Cell
 
-OWN_STAGES = ("start", "bronze", "derive", "quarantine")  # what the peers do too; the rest embeds and indexes
+OWN_STAGES = ("start", "bronze", "derive", "replay", "quarantine")  # what the peers do too; the rest embeds and indexes
 
 
 @dataclass(slots=True)
@@ -143,7 +143,8 @@ def _goal(what: str, figure: float, limit: float) -> str:
 
 def _ahead(results: Results, peer: Arm) -> Iterator[str]:
     """Column by column: all of Headwater beside all of the peer."""
-    won, lost = [], []
+    won: list[str] = []
+    lost: list[str] = []
     for phase, title in PHASES.items():
         mine, theirs = results.get(HEADWATER, phase), results.get(peer, phase)
         if mine is None or theirs is None:

@@ -39,6 +39,11 @@ class Tree(Meter):
     def _processes(self) -> list[psutil.Process]:
         return list(self._root.children(recursive=True))
 
+    def _loop(self) -> None:
+        """Often at first, so that a short command is seen as large as it gets."""
+        while not self._done.wait(min(self._seconds, 0.05 + (time.monotonic() - self._start) / 20)):
+            self._sample(memory=True)
+
 
 def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -51,7 +56,7 @@ def measure(command: list[str], environment: dict[str, str], directory: Path, lo
         process = subprocess.Popen(
             command, env=environment, cwd=directory, stdout=subprocess.PIPE, stderr=errors, text=True
         )
-        meter = Tree(os.getpid())
+        meter = Tree(os.getpid(), seconds=0.5)
         timer = signal.signal(signal.SIGALRM, lambda *_: process.kill())
         signal.alarm(int(seconds))
         try:

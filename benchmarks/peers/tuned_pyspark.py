@@ -1,7 +1,7 @@
 """PySpark as an expert writes it: pointers travel and workers fetch (`mapInArrow`), what is done is anti-joined first,
 rows are appended to Iceberg; a changed step replaces the calls' table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ rows = iceberg.rows
 BATCH = 100
 TASKS = 8  # several a core, so that both end together
 ARROW = pa.schema([("id", pa.string()), ("text", pa.string()), *((name, pa.int64()) for name in job.FIELDS[1:])])
-Derive = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Derive = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def derive(changed: bool) -> Derive:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             found = []
             for row in batch.to_pylist():
@@ -28,7 +28,7 @@ def derive(changed: bool) -> Derive:
     return run
 
 
-def messages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def messages(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     for batch in batches:
         yield pa.RecordBatch.from_pylist([job.message(line) for line in batch["pointer"].to_pylist()], ARROW)
 

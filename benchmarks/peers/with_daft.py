@@ -17,17 +17,17 @@ FACTS = DataType.struct(
 )
 
 
-@daft.func(return_dtype=FACTS, unnest=True)
+@daft.func(return_dtype=FACTS, unnest=True)  # type: ignore[untyped-decorator]
 def facts(name: str, data: bytes) -> Any:
     return job.facts(name, data)
 
 
-@daft.func(return_dtype=FACTS, unnest=True)
+@daft.func(return_dtype=FACTS, unnest=True)  # type: ignore[untyped-decorator]
 def changed_facts(name: str, data: bytes) -> Any:
     return job.facts(name, data, changed=True)
 
 
-@daft.func(return_dtype=DataType.struct({"text": DataType.string()}), unnest=True)
+@daft.func(return_dtype=DataType.struct({"text": DataType.string()}), unnest=True)  # type: ignore[untyped-decorator]
 def message(line: str) -> Any:
     return {"text": job.message(line)["text"]}
 

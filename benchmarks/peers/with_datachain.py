@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import datachain as dc
 from datachain import File
@@ -19,6 +20,7 @@ class Facts(BaseModel):
 
 
 class Message(BaseModel):
+    path: str
     id: str
     text: str
 
@@ -33,18 +35,19 @@ def changed_facts(file: File) -> Facts:
 
 def messages(file: File) -> Iterator[Message]:
     for line in file.read().decode().splitlines():
-        yield Message(**job.message(line))
+        yield Message(path=file.path, **job.message(line))
 
 
 def update(inbox: Path, state: Path) -> None:
     for kind in ("calls", "pictures"):
-        _files(inbox / kind, delta=True).map(facts=facts).save(kind)
-    _files(inbox / "chat", delta=True).gen(message=messages).save("chat")
+        _files(inbox / kind, delta=True, delta_on="file.path").map(facts=facts).save(kind)
+    lines = _files(inbox / "chat", delta=True, delta_on="file.path", delta_result_on="message.path")
+    lines.gen(message=messages).save("chat")
 
 
 def change(inbox: Path, state: Path) -> None:
     """A new version of the dataset: delta looks at files, not at functions, so it stays out."""
-    _files(inbox / "calls", delta=False).map(facts=changed_facts).save("calls")
+    _files(inbox / "calls").map(facts=changed_facts).save("calls")
 
 
 def rows(state: Path) -> Iterator[job.Row]:
@@ -55,7 +58,5 @@ def rows(state: Path) -> Iterator[job.Row]:
         yield (name, text, None, None, None)
 
 
-def _files(directory: Path, *, delta: bool) -> dc.DataChain:
-    more = {"delta": True, "delta_on": "file.path", "delta_compare": "file.mtime"} if delta else {}
-    chain = dc.read_storage(directory.absolute().as_uri(), update=True, **more)
-    return chain.settings(parallel=2)
+def _files(directory: Path, **delta: Any) -> dc.DataChain:
+    return dc.read_storage(directory.absolute().as_uri(), update=True, **delta).settings(parallel=2)

@@ -16,11 +16,12 @@ from headwater.clock import parse_time
 from headwater.domain.event import Event
 from headwater.flow.land import text_event
 from headwater.lake import Lake
+from headwater.settings import Value
 from peers import job
 
 SETTINGS = f'[models]\ntranscribe = "{job.FIRST}"\ncaption = "features:PictureFeatures"\n'
 AT = parse_time("2026-03-01")
-STREAM = {"run.trigger_seconds": 0.2}
+STREAM: dict[str, Value] = {"run.trigger_seconds": 0.2}
 LOOK_SECONDS = 0.1
 STREAM_SECONDS = 300.0
 
@@ -42,23 +43,22 @@ def update(inbox: Path, state: Path) -> None:
 
 
 def imports(inbox: Path, state: Path) -> None:
-    """What a run loads anyway before it can know that there is nothing to do; this module has loaded Headwater."""
-    import duckdb
+    """Nothing but what a run loads before it can know that there is nothing to do; most of it this module loads."""
     import obstore
     import pyarrow
-    import pyiceberg.catalog.sql
 
-    del duckdb, obstore, pyarrow, pyiceberg
+    del obstore, pyarrow
 
 
 def change(inbox: Path, state: Path) -> None:
     with headwater.open(state) as lake:
+        models: Any = getattr(lake, "models", None)
+        if models is None:
+            raise SystemExit("this Headwater has no replay yet")
         _ = lake.spark
         _tell("start", 1)
-        replay: Any = getattr(lake, "replay", None)
-        if replay is None:
-            raise SystemExit("this Headwater has no replay yet")
-        replay("transcribe", job.CHANGED)
+        models.replay("transcribe", job.CHANGED, report=_tell)
+        models.activate("transcribe", job.OtherCallFeatures.card.label)
 
 
 def stream(drop: Path, state: Path) -> None:

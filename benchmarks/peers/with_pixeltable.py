@@ -12,17 +12,17 @@ from peers import job
 TABLES = {"calls": pxt.Audio, "pictures": pxt.Image}
 
 
-@pxt.udf
+@pxt.udf  # type: ignore[untyped-decorator]
 def facts(path: str) -> pxt.Json:
     return job.facts(path, Path(path).read_bytes())
 
 
-@pxt.udf
+@pxt.udf  # type: ignore[untyped-decorator]
 def changed_facts(path: str) -> pxt.Json:
     return job.facts(path, Path(path).read_bytes(), changed=True)
 
 
-@pxt.udf
+@pxt.udf  # type: ignore[untyped-decorator]
 def message(line: str) -> pxt.Json:
     return job.message(line)
 
