@@ -77,6 +77,9 @@ def test_the_fingerprint_follows_the_weights_which_are_read_once(weights: Path, 
     copy = Path(shutil.copytree(weights, tmp_path / "tiny"))
     first = made(copy).card
     assert first.fingerprint == made(weights).card.fingerprint and first.name == "faster-whisper/tiny"
+    (copy / ".cache").mkdir()
+    (copy / ".cache" / "model.bin.metadata").write_text("fetched on Sunday")
+    assert made(copy).card.fingerprint == first.fingerprint
     file = copy / "model.bin"
     before = file.stat()
     file.write_bytes(file.read_bytes()[:-1] + b"x")

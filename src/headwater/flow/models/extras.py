@@ -23,7 +23,7 @@ def not_installed(extra: str, error: ImportError) -> Unavailable:
 
 
 def weights_digest(directory: Path) -> str:
-    """A digest of every file under a directory. Gigabytes are read once: it is remembered by names, sizes and times."""
+    """A digest of the files under a directory. Gigabytes are read once: it is remembered by names, sizes and times."""
     try:
         files = [(str(file.relative_to(directory)), file.stat()) for file in _files(directory)]
     except OSError as error:
@@ -39,7 +39,9 @@ def weights_digest(directory: Path) -> str:
 
 
 def _files(directory: Path) -> list[Path]:
-    return sorted(file for file in directory.rglob("*") if file.is_file())
+    """Without what is hidden: a downloader notes there when it came, which differs from machine to machine."""
+    found = (file for file in directory.rglob("*") if file.is_file())
+    return sorted(file for file in found if not any(part[0] == "." for part in file.relative_to(directory).parts))
 
 
 def _digest(directory: Path, names: list[str]) -> str:
