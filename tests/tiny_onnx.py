@@ -50,7 +50,8 @@ def make_clip_vision(directory: Path) -> Path:
     pixels = [_floats("pixel_values", "batch", 3, 32, 32)]
     _write(directory / "model.onnx", nodes, {"axes": axes}, pixels, _floats("image_embeds", "batch", COLOURS))
     preprocessing = {
-        "feature_extractor_type": "CLIPFeatureExtractor", "do_resize": True, "size": {"shortest_edge": 32}, "resample": 3,
+        "feature_extractor_type": "CLIPFeatureExtractor", "do_resize": True, "resample": 3,
+        "size": {"shortest_edge": 32},
         "do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "do_normalize": True,
         "image_mean": [0.4, 0.4, 0.4], "image_std": [0.3, 0.3, 0.3],
     }  # fmt: skip
