@@ -101,6 +101,8 @@ class Manners:
         if not self._places.acquire(timeout=max(0.0, until - self._world.clock())):
             raise self._too_late("all its places were taken")
         try:
+            if self._world.clock() >= until:
+                raise self._too_late("all its places were taken")
             yield
         finally:
             self._places.release()
