@@ -128,7 +128,7 @@ class Manners:
 
     def _backoff(self, tries: int) -> float:
         """Full jitter: callers that failed together do not come back together."""
-        return self._world.chance() * min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** (tries - 1))
+        return self._world.chance() * min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** min(tries - 1, 20))
 
 
 class Pace:
