@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -110,11 +111,14 @@ def prepare(chosen: list[Arm], scratch: Path, results: table.Results) -> dict[st
     return pythons
 
 
+def _scratch() -> Path:
+    """In the user's cache; root's is elsewhere, since Pixeltable's Postgres opens every directory above it to all."""
+    return Path(tempfile.gettempdir()) / "headwater-peers" if os.geteuid() == 0 else cache_directory() / "peers"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--scratch", type=Path, default=cache_directory() / "peers", help="environments, corpus, states"
-    )
+    parser.add_argument("--scratch", type=Path, default=_scratch(), help="for environments, corpus and states")
     parser.add_argument("--scale", type=float, default=1.0, help="of the corpus: 0.05 for a quick look")
     parser.add_argument("--rounds", type=int, default=1, help="medians are shown")
     parser.add_argument("--only", default=",".join(arm.name for arm in ARMS), help="names of arms, by commas")
