@@ -1,4 +1,4 @@
-"""One Postgres database behind the ledger: the twin of `sqlite_database`, with the same three methods.
+"""One Postgres database behind the ledger: the twin of `sqlite_database`, with the same methods.
 
 A transaction first takes one advisory lock, so writers stand in line as they do at SQLite's file: what was read still
 holds when it is written. A server that restarts is waited for; a call whose connection broke before it had written
@@ -47,13 +47,14 @@ class PostgresDatabase:
         self._uri = uri
         self._place = place_of(uri)
         self._lock = RLock()
+        self.changed = 0
         self._connection: psycopg.Connection[Row] | None = None
         with self._translated():
             self._open()
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, self._translated():
-            return self._twice(lambda: _run(self._open(), statement, values))
+            return self._twice(lambda: self._run(self._open(), statement, values))
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
@@ -62,7 +63,7 @@ class PostgresDatabase:
             # Kept in hand: a new connection in its place would commit an empty transaction.
             connection = self._twice(self._begin)
             try:
-                yield lambda statement, values=(): _run(connection, statement, values)
+                yield lambda statement, values=(): self._run(connection, statement, values)
             except BaseException:
                 with suppress(psycopg.Error):
                     connection.execute("rollback")
@@ -73,6 +74,11 @@ class PostgresDatabase:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+    def _run(self, connection: "psycopg.Connection[Row]", statement: str, values: Sequence[Any]) -> list[Row]:
+        cursor = connection.execute(_marked(statement), values)
+        self.changed = cursor.rowcount
+        return cursor.fetchall() if cursor.description else []
 
     def _begin(self) -> "psycopg.Connection[Row]":
         connection = self._open()
@@ -128,11 +134,6 @@ class PostgresDatabase:
 
     def _unavailable(self, error: psycopg.Error) -> HeadwaterError:
         return Unavailable(f"{self._place} failed: {_said(error)}. Check that it runs and lets us in, then try again.")
-
-
-def _run(connection: "psycopg.Connection[Row]", statement: str, values: Sequence[Any]) -> list[Row]:
-    cursor = connection.execute(_marked(statement), values)
-    return cursor.fetchall() if cursor.description else []
 
 
 def _marked(statement: str) -> bytes:

@@ -1,6 +1,7 @@
 """One SQLite file, spoken to by threads and processes: short transactions, a patient lock, errors translated.
 
-Its twin is `postgres_database`; both have `query`, `transaction`, `close` and say how rows are numbered.
+Its twin is `postgres_database`; both have `query`, `transaction`, `close`, say how rows are numbered and how many the
+last statement of a transaction `changed`.
 """
 
 import sqlite3
@@ -27,6 +28,7 @@ class SqliteDatabase:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = RLock()
+        self.changed = 0
         with self._translated():
             file.parent.mkdir(parents=True, exist_ok=True)
             # Streaming batches arrive on threads of their own; the lock above keeps them apart.
@@ -45,11 +47,17 @@ class SqliteDatabase:
         with self._lock, self._translated():
             self._connection.execute("begin immediate")
             try:
-                yield lambda statement, values=(): self._connection.execute(statement, values).fetchall()
+                yield self._run
             except BaseException:
                 self._connection.rollback()
                 raise
             self._connection.execute("commit")
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._connection.execute(statement, values)
+        rows = cursor.fetchall()
+        self.changed = cursor.rowcount
+        return rows
 
     def close(self) -> None:
         with self._lock:
