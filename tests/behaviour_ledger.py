@@ -128,6 +128,14 @@ def test_within_one_call_the_lowest_position_is_first_whatever_the_order(ledger:
     assert ledger.claim_first("event", [("a", "late", 0, 7), ("a", "early", 0, 3)]) == {"a": ("early", 0, 3)}
 
 
+def test_old_claims_among_thousands_of_new_ones_are_answered_with_their_firsts(ledger: Ledger) -> None:
+    ledger.claim_first("event", [(f"k{n}", "old", 0, n) for n in range(0, 5_000, 1_250)])
+    answers = ledger.claim_first("event", [(f"k{n}", "new", 1, n) for n in range(5_000)])
+    assert len(answers) == 5_000
+    assert {key for key, first in answers.items() if first[0] == "old"} == {"k0", "k1250", "k2500", "k3750"}
+    assert answers == ledger.claim_first("event", [(f"k{n}", "again", 2, n) for n in range(5_000)])
+
+
 def test_kinds_of_keys_do_not_meet(ledger: Ledger) -> None:
     ledger.claim_first("event", [("a", "h1", 0, 1)])
     assert ledger.claim_first("object", [("a", "h2", 0, 2)]) == {"a": ("h2", 0, 2)}

@@ -11,15 +11,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from headwater.clock import parse_time, to_text
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.storage.lease import Lease, Process
 from headwater.storage.sqlite_database import Execute, Row, SqliteDatabase
 
+T = TypeVar("T")
 First = tuple[str, int, int]  # content hash, partition, offset
-KEYS_PER_QUERY: Final = 5_000  # SQLite takes 32,766 values in one statement, and a claim has five
+KEYS_PER_QUERY: Final = 1_000  # SQLite takes 32,766 values in one statement, and a claim has five
 
 _SCHEMA: Final = (
     "create table if not exists lake (name text primary key, value text not null)",
@@ -55,6 +56,11 @@ class Database(Protocol):
 
     @property
     def ROW_ID(self) -> str: ...
+
+    @property
+    def changed(self) -> int:
+        """How many rows the last statement of a transaction inserted, updated or deleted."""
+        ...
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
@@ -119,25 +125,22 @@ class Ledger:
 
         `kind` keeps spaces of keys apart: "event", "object".
         """
-        earliest = {row[0]: row for row in sorted(rows, key=lambda row: row[2:], reverse=True)}
         # In the order of the keys: neighbours share pages, so the cost stays flat as the table grows.
-        keys = sorted(earliest)
-        firsts: dict[str, First] = {}
+        claims = sorted(rows)
+        firsts: dict[str, First] = {row[0]: row[1:] for row in claims}
+        if len(firsts) < len(claims):
+            firsts = {row[0]: row[1:] for row in sorted(rows, key=lambda row: row[2:], reverse=True)}
+            claims = [(key, *firsts[key]) for key in sorted(firsts)]
         with self._database.transaction() as run:
-            for some in _batches(keys, KEYS_PER_QUERY):
+            for some in _batches(claims, KEYS_PER_QUERY):
                 run(
-                    "insert into first_seen (kind, key, content_hash, log_partition, log_offset) "
-                    f"values {', '.join(['(?, ?, ?, ?, ?)'] * len(some))} on conflict (kind, key) do nothing",
-                    [value for key in some for value in (kind, *earliest[key])],
+                    "insert into first_seen (key, content_hash, log_partition, log_offset, kind) values "
+                    f"{', '.join(['(?, ?, ?, ?, ?)'] * len(some))} on conflict (kind, key) do nothing",
+                    [value for claim in some for value in (*claim, kind)],
                 )
-            for some in _batches(keys, KEYS_PER_QUERY):
-                marks = ", ".join("?" * len(some))
-                found = run(
-                    "select key, content_hash, log_partition, log_offset from first_seen "
-                    f"where kind = ? and key in ({marks})",
-                    (kind, *some),
-                )
-                firsts.update((key, tuple(first)) for key, *first in found)
+                if self._database.changed < len(some):
+                    # Somebody was first for one of these.
+                    firsts |= _claimed(run, kind, [claim[0] for claim in some])
         return firsts
 
     def forget_claims_from(self, partition: int, offset: int) -> int:
@@ -165,6 +168,13 @@ class Ledger:
                 "update runs set outcome = ?, finished_at = ?, detail = ? where id = ?",
                 (outcome, to_text(now), merged, run_id),
             )
+
+    def note_run(self, run_id: int, detail: Mapping[str, Any]) -> None:
+        """How a run that is still at work stands; added to what is known of it."""
+        with self._database.transaction() as run:
+            rows = run("select detail from runs where id = ?", (run_id,))
+            merged = json.dumps({**json.loads(rows[0][0]), **detail}) if rows else ""
+            run("update runs set detail = ? where id = ?", (merged, run_id))
 
     def seal_claims(self, partition: int) -> None:
         """The partition begins anew, so its positions will be given again: what was claimed there stays claimed, by a
@@ -204,9 +214,18 @@ def open_ledger(uri: str) -> Ledger:
     )
 
 
-def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
+def _batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _claimed(run: Execute, kind: str, keys: Sequence[str]) -> dict[str, First]:
+    found = run(
+        "select key, content_hash, log_partition, log_offset from first_seen "
+        f"where kind = ? and key in ({', '.join('?' * len(keys))})",
+        (kind, *keys),
+    )
+    return {key: (content_hash, partition, offset) for key, content_hash, partition, offset in found}
 
 
 def _lease(row: Sequence[Any]) -> Lease:
