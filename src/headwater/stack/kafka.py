@@ -4,23 +4,19 @@ Writes  <cache>/kafka/<version>/*.jar, shared by all stacks of the user; <stack>
 """
 
 import base64
-import hashlib
 import os
 import subprocess
-import tempfile
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from headwater.errors import Unavailable
+from headwater.stack.ivy import fetch
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
-from headwater.stack.versions import KAFKA, KAFKA_JARS, KAFKA_JARS_SHA256
+from headwater.stack.versions import KAFKA, KAFKA_JARS_SHA256, KAFKA_MODULES
 from headwater.storage.cache import cache_directory
-from headwater.storage.jars import spark_home
 from headwater.storage.java import check_java
 
-FETCH_SECONDS: Final = 900
 HEAP: Final = ("-Xmx256m", "-XX:+UseSerialGC")
 TOPIC: Final = "headwater.events"
 # A short session lets a broker that was killed come back within seconds; the small buffers fit the small heap.
@@ -66,7 +62,7 @@ class Kafka(Part):
     def prepare(self, report: Report) -> None:
         if not _jars_directory().is_dir():
             report(f"Fetching Kafka {KAFKA}, 46 MB (once)")
-            _fetch(_jars_directory())
+            fetch(_jars_directory(), KAFKA_MODULES, KAFKA_JARS_SHA256)
 
     def initialise(self) -> None:
         self.directory.mkdir(exist_ok=True)
@@ -130,52 +126,3 @@ class Kafka(Part):
 
 def _jars_directory() -> Path:
     return cache_directory() / "kafka" / KAFKA
-
-
-def _fetch(target: Path) -> None:
-    """All jars or none: the directory appears when it is complete and its bytes are the expected ones."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
-        jars = Path(scratch, "jars")
-        log = _run_ivy(Path(scratch), jars)
-        found = _digest(jars)
-        if found != KAFKA_JARS_SHA256:
-            raise Unavailable(
-                f"Kafka {KAFKA} did not arrive whole: {len(list(jars.glob('*.jar')))} jars, expected="
-                f"{KAFKA_JARS_SHA256[:16]} found={found[:16]}. Check the network and try again. Ivy said: {log[-300:]}"
-            )
-        jars.rename(target)
-
-
-def _run_ivy(scratch: Path, jars: Path) -> str:
-    """Ivy comes with Spark and knows the public repository, so no host is named here."""
-    ivy = next((spark_home() / "jars").glob("ivy-*.jar"), None)
-    if ivy is None:
-        raise Unavailable(f"{spark_home()} has no Ivy to fetch jars with; install pyspark again: make setup")
-    wanted = scratch / "ivy.xml"
-    wanted.write_bytes(_ivy_file())
-    options = ["-error", "-confs", "default", "-cache", str(scratch / "ivy"), "-ivy", str(wanted)]
-    retrieve = ["-retrieve", f"{jars}/[artifact]-[revision].[ext]"]
-    command = [str(check_java().executable), "-jar", str(ivy), *options, *retrieve]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=FETCH_SECONDS)
-    except subprocess.TimeoutExpired:
-        return f"nothing for {FETCH_SECONDS} s"
-    return done.stdout + done.stderr
-
-
-def _ivy_file() -> bytes:
-    """`default(runtime)`: what is needed to run, not to build or to test."""
-    module = ET.Element("ivy-module", version="2.0")
-    ET.SubElement(module, "info", organisation="headwater", module="kafka")
-    ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
-    dependencies = ET.SubElement(module, "dependencies")
-    for group, artifact, revision in KAFKA_JARS:
-        wanted = {"org": group, "name": artifact, "rev": revision, "conf": "default->default(runtime)"}
-        ET.SubElement(dependencies, "dependency", wanted)
-    return ET.tostring(module)
-
-
-def _digest(jars: Path) -> str:
-    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(jars.glob("*.jar")))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

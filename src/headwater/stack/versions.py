@@ -2,11 +2,12 @@
 
 from typing import Final
 
+from headwater.stack.ivy import Module
+
 KAFKA: Final = "3.9.2"
-# Of the lines `<sha256>  <file>` of all jars, sorted by file: what Kafka depends on is pinned with it.
-KAFKA_JARS: Final = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA),
-    ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+KAFKA_MODULES: Final = (
+    Module("org.apache.kafka", "kafka_2.13", KAFKA),
+    Module("org.slf4j", "slf4j-reload4j", "1.7.36"),
 )
 KAFKA_JARS_SHA256: Final = "a306d3d7b3e6971ae0595a1d6465f6f1345606875af557c0575dff2fdb7e93e1"
 

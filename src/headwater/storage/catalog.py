@@ -19,6 +19,7 @@ from headwater.domain import tables
 from headwater.domain.progress import Progress
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
+from headwater.storage.rest_catalog import URIS, is_rest, is_rest_catalog, rest_conf, unmoved
 from headwater.storage.s3 import S3Target, is_s3, one_spelling
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "50",
     "write.metadata.metrics.default": "counts",
 }
-URIS: Final = "Use sqlite:///file, postgresql://user@host/database, or the https:// address of an Iceberg REST catalog."
 _LONG_TEXT: Final = {"text", "detail", "payload"}
 
 
@@ -78,19 +78,8 @@ def _open_rest(settings: Settings) -> "Catalog":
         return RestCatalog(NAME, **rest_conf(settings), **files)
 
 
-def rest_conf(settings: Settings) -> dict[str, str]:
-    """What PyIceberg and Spark both call a REST catalog's settings. A warehouse may be a name that the server knows."""
-    token = settings.text("catalog.token")
-    place = {"uri": settings.text("catalog.uri"), "warehouse": settings.text("catalog.warehouse")}
-    return place | ({"token": token} if token else {})
-
-
 def is_postgres(uri: str) -> bool:
     return uri.startswith(("postgresql://", "postgres://"))
-
-
-def is_rest(uri: str) -> bool:
-    return uri.startswith(("http://", "https://"))
 
 
 class Tables(Protocol):
@@ -179,7 +168,8 @@ def set_properties_if(
 ) -> None:
     """Compare and set in one commit; None expects that a property is absent.
 
-    A commit of somebody else in between is retried; Conflict when the expectation no longer holds.
+    A commit of somebody else in between is retried; Conflict when the expectation no longer holds. A REST catalog
+    compares rows only (see `rest_catalog`).
     """
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.update import SetPropertiesUpdate
@@ -187,12 +177,10 @@ def set_properties_if(
     for attempt in range(COMMIT_ATTEMPTS):
         table = load(catalog, name)
         _check_expectation(name, expected, table.properties)
+        requirements = unmoved(table) if is_rest_catalog(catalog) else (_requirement(expected),)
         try:
             with translated(name, keep=CommitFailedException):
-                table._do_commit(
-                    (SetPropertiesUpdate(updates=dict(changes)),),
-                    (_requirement(expected),),
-                )
+                table._do_commit((SetPropertiesUpdate(updates=dict(changes)),), requirements)
             return
         except CommitFailedException:
             time.sleep(random.uniform(0.01, 0.05) * (attempt + 1))
@@ -223,7 +211,9 @@ def _ours(what: str, error: Exception) -> Exception:
             return Conflict(f"{what} was changed by somebody else meanwhile: {error}. Try again.")
         case exceptions.CommitStateUnknownException():
             return Unavailable(f"It is unknown whether the commit to {what} arrived: {error}. Read the table to know.")
-        case SQLAlchemyError() | sqlite3.Error() | OSError():
+        case exceptions.UnauthorizedError() | exceptions.ForbiddenError() | exceptions.OAuthError():
+            return InvalidRequest(f"The catalog refused us at {what}: {error}. Check catalog.token.")
+        case SQLAlchemyError() | sqlite3.Error() | OSError() | exceptions.RESTError():
             return Unavailable(f"{what} could not be reached: {str(error).splitlines()[0]}")
         case _:
             return error

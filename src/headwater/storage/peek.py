@@ -15,8 +15,10 @@ from headwater.domain.progress import Progress
 from headwater.domain.tables import Table
 from headwater.errors import InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
+from headwater.storage.rest_catalog import URIS, is_rest
 from headwater.storage.s3 import S3Target, is_s3, one_spelling
 
+_MISSING = "{} is not in the lake's catalog. Make the lake again with: headwater init"
 _LOCATION = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
 
 
@@ -27,14 +29,16 @@ def peek_progress(settings: Settings, table: Table) -> Progress:
 def _properties(settings: Settings, table: Table) -> Mapping[str, str]:
     uri, warehouse = settings.text("catalog.uri"), settings.text("catalog.warehouse")
     namespace, _, name = table.name.partition(".")
+    if is_rest(uri):
+        return _from_rest(settings, table)
     if uri.startswith("sqlite:///"):
         location = _from_sqlite(Path(uri.removeprefix("sqlite:///")), namespace, name)
     elif uri.startswith(("postgresql://", "postgres://")):
         location = _from_postgres(uri, namespace, name)
     else:
-        raise InvalidRequest("catalog.uri is not known here. Use sqlite:///file or postgresql://user@host/database.")
+        raise InvalidRequest(f"catalog.uri is not known here. {URIS}")
     if location is None:
-        raise NotFound(f"{table.name} is not in the lake's catalog. Make the lake again with: headwater init")
+        raise NotFound(_MISSING.format(table.name))
     if is_s3(warehouse):
         metadata = _read_s3(location, settings)
     else:
@@ -42,6 +46,16 @@ def _properties(settings: Settings, table: Table) -> Mapping[str, str]:
         metadata = json.loads(Path("/" + location.removeprefix("file:").lstrip("/")).read_bytes())
     properties: dict[str, str] = metadata["properties"]
     return properties
+
+
+def _from_rest(settings: Settings, table: Table) -> Mapping[str, str]:
+    """The server alone knows where a table's metadata is, and sends it along."""
+    from headwater.storage.catalog import load, open_catalog
+
+    try:
+        return load(open_catalog(settings), table.name).properties
+    except NotFound:
+        raise NotFound(_MISSING.format(table.name)) from None
 
 
 def _from_sqlite(file: Path, namespace: str, name: str) -> str | None:

@@ -23,10 +23,11 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings
-from headwater.storage.catalog import URIS, is_postgres, is_rest, rest_conf, warehouse_uri
+from headwater.storage.catalog import is_postgres, warehouse_uri
 from headwater.storage.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.java import check_java
 from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
+from headwater.storage.rest_catalog import URIS, is_rest, rest_conf
 from headwater.storage.s3 import S3Target, is_s3
 from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 from headwater.storage.trust import trusting_conf
