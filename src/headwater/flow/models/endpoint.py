@@ -60,7 +60,7 @@ class EndpointModel:
     requests_per_second: float = 0.0
     deadline_seconds: float = 300.0
     timeout_seconds: float = 60.0
-    breaker_failures: int = 10
+    breaker_failures: int = 6
     breaker_seconds: float = 30.0
     _endpoint: "Endpoint | None" = field(default=None, init=False, repr=False)
 

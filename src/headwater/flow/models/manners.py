@@ -32,7 +32,7 @@ class Limits:
     requests_per_second: float = 0.0
     deadline_seconds: float = 300.0
     timeout_seconds: float = 60.0
-    breaker_failures: int = 10
+    breaker_failures: int = 6
     breaker_seconds: float = 30.0
 
 
