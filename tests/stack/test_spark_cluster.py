@@ -1,5 +1,6 @@
 """A run on a real standalone cluster gives what a run on one machine gives, and a machine that dies costs nothing."""
 
+import json
 import os
 import subprocess
 import sys
@@ -29,6 +30,20 @@ CLUSTER = """
 "spark.speculation.multiplier" = "1.05"
 "spark.speculation.minTaskRuntime" = "0ms"
 """
+# Appended to the section above.
+ON_DEMAND = """
+"spark.dynamicAllocation.enabled" = "true"
+"spark.dynamicAllocation.shuffleTracking.enabled" = "true"
+"spark.dynamicAllocation.minExecutors" = "0"
+"spark.dynamicAllocation.initialExecutors" = "0"
+"spark.dynamicAllocation.executorIdleTimeout" = "2s"
+"spark.dynamicAllocation.shuffleTracking.timeout" = "2s"
+"spark.eventLog.enabled" = "true"
+"spark.eventLog.dir" = "file://{events}"
+"spark.eventLog.rolling.enabled" = "false"
+"spark.eventLog.compress" = "false"
+"""
+TOLD = ("SparkListenerJobStart", "SparkListenerExecutorAdded", "SparkListenerExecutorRemoved")
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +125,23 @@ def test_spark_submit_runs_the_same_driver(local: lakes.Lake, cluster_url: str, 
     lake = for_the_cluster(tmp_path)
     drive(lake, "--master", cluster_url, command="submit")
     assert_same(lake, local)
+
+
+def test_executors_come_when_there_is_work_and_go_when_there_is_none(
+    local: lakes.Lake, cluster_url: str, tmp_path: Path
+) -> None:
+    lake = for_the_cluster(tmp_path)
+    (tmp_path / "events").mkdir()
+    with (lake / FILE_NAME).open("a") as settings:
+        settings.write(ON_DEMAND.format(events=tmp_path / "events"))
+    drive(lake, "--master", cluster_url)
+    assert_same(lake, local)
+    (log,) = (tmp_path / "events").iterdir()
+    happened = [event for line in log.read_text().splitlines() if (event := json.loads(line)["Event"]) in TOLD]
+    # The first job finds nobody there.
+    assert happened[0] == "SparkListenerJobStart"
+    assert happened.count("SparkListenerExecutorAdded") >= 1
+    assert happened.count("SparkListenerExecutorRemoved") >= 1
 
 
 @pytest.mark.soak
