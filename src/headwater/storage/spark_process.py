@@ -29,7 +29,7 @@ from typing import Final
 
 from headwater.errors import Unavailable
 from headwater.storage.cache import cache_directory
-from headwater.storage.jars import spark_home
+from headwater.storage.jars import EMBEDDED, spark_home
 from headwater.storage.java import Java
 
 START_SECONDS: Final = 120
@@ -143,17 +143,26 @@ def was_submitted() -> bool:
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:
-    """Ours first, then Spark's in a fixed order, because an archive fits one order only."""
+    """In a fixed order, because an archive fits one order only: what every lake has, Spark's, and then what a lake on
+    other parts has besides, since the JVM takes an archive whose class path is the beginning of its own."""
+    ours = _embedded(jars)
     hadoop = [Path(os.environ[name]) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ]
-    return [*jars, *sorted((spark_home() / "jars").glob("*.jar")), *hadoop]
+    besides = [jar for jar in jars if jar not in ours]
+    return [*ours, *sorted((spark_home() / "jars").glob("*.jar")), *hadoop, *besides]
 
 
 def archive_file(java: Java, jars: Sequence[Path]) -> Path:
     """The class-data archive of this environment. It names absolute paths, so it lives and dies with them."""
     inside = sys.prefix != sys.base_prefix
     directory = Path(sys.prefix) / "var" / "headwater" if inside else cache_directory() / "archives"
-    identity = "\n".join([java.version, str(java.executable), *map(str, class_path(jars))])
+    recorded = class_path(_embedded(jars))
+    identity = "\n".join([java.version, str(java.executable), *map(str, recorded)])
     return directory / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
+
+
+def _embedded(jars: Sequence[Path]) -> list[Path]:
+    names = {jar.file_name for jar in EMBEDDED}
+    return [jar for jar in jars if jar.name in names]
 
 
 def launch(request: Launch) -> Jvm:
