@@ -130,10 +130,14 @@ def main() -> None:
     tree.adopt_orphans()
     size = tuple(max(2, round(count * options.scale)) for count in FULL)
     chosen = [arm for arm in ARMS if arm.name in options.only.split(",")]
-    results = table.Results(size)
+    results = table.Results(size, os.getloadavg()[0])
     pythons = prepare(chosen, scratch, results)
-    for _ in range(options.rounds):
-        one_round(Bench(scratch, pythons, results), [arm for arm in chosen if arm.name in pythons], size)
+    ready = [arm for arm in chosen if arm.name in pythons]
+    try:
+        for _ in range(options.rounds):
+            one_round(Bench(scratch, pythons, results), ready, size)
+    finally:
+        tree.end_orphans()
     (scratch / "results.json").write_text(json.dumps(results.to_dict(), indent=1))
     print(table.render(results, chosen))
 

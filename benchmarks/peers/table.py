@@ -17,6 +17,7 @@ class Results:
     """By arm and phase: the cells of each round, why there is none, and what its rows were."""
 
     size: Sequence[int]
+    load: float = 0.0
     cells: dict[tuple[str, str], list[Cell]] = field(default_factory=dict)
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
     proofs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Results:
     def to_dict(self) -> dict[str, Any]:
         return {
             "size": list(self.size),
+            "load": self.load,
             "cells": {
                 " / ".join(key): [dataclasses.asdict(cell) for cell in found] for key, found in self.cells.items()
             },
@@ -52,7 +54,8 @@ def render(results: Results, chosen: Sequence[Arm]) -> str:
     calls, pictures, lines = results.size
     head = [f"{title}: wall s / CPU s / peak MB" for title in PHASES.values()]
     out = [
-        f"{calls:,} calls, {pictures:,} pictures, {lines:,} chat lines; each cell from a cold process.\n",
+        f"{calls:,} calls, {pictures:,} pictures, {lines:,} chat lines; each cell from a cold process. "
+        f"Load of the machine before it began: {results.load:.1f}.\n",
         f"| system | {' | '.join(head)} | rows equal to the floor's |",
         "|---" * (len(head) + 2) + "|",
     ]
@@ -60,7 +63,7 @@ def render(results: Results, chosen: Sequence[Arm]) -> str:
         out.append(_line(arm.title, [_cell(results, arm, phase) for phase in PHASES], _equal(results, arm)))
         if arm == HEADWATER:
             out += _more_lines(results)
-    return "\n".join([*out, "", *goals(results)])
+    return "\n".join([*out, "", *goals(results), *_stages(results)])
 
 
 def _line(title: str, cells: Sequence[str], equal: str) -> str:
@@ -135,6 +138,16 @@ def goals(results: Results) -> Iterator[str]:
 
 def _start(cell: Cell) -> tuple[float, float]:
     return cell.stages.get("start", (0.0, 0.0))
+
+
+def _stages(results: Results) -> Iterator[str]:
+    """Where Headwater's time goes; what comes after the last stage organises the index and ends Spark."""
+    for phase, title in PHASES.items():
+        cell = results.get(HEADWATER, phase)
+        if cell and cell.stages:
+            spent = [f"{stage} {wall:.1f} / {cpu:.1f}" for stage, (wall, cpu) in cell.stages.items() if wall >= 0.05]
+            after = cell.wall - sum(wall for wall, _ in cell.stages.values())
+            yield f"  Headwater, {title}, by stage, wall s / CPU s: {', '.join(spent)}; after them {after:.1f}"
 
 
 def _goal(what: str, figure: float, limit: float) -> str:

@@ -66,7 +66,7 @@ def measure(command: list[str], environment: dict[str, str], directory: Path, lo
             signal.alarm(0)
             signal.signal(signal.SIGALRM, timer)
     cell.wall = time.monotonic() - start
-    _end_orphans()
+    end_orphans()
     sampled = meter.stop()
     cell.cpu, cell.peak_mb = max(_children_cpu() - before, sampled.cpu), sampled.peak_mb
     if code != 0:
@@ -95,7 +95,7 @@ def _children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _end_orphans() -> None:
+def end_orphans() -> None:
     """What the command left running is asked to end, then told; each is waited for, so that its CPU counts."""
     for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         left = psutil.Process().children()
