@@ -3,14 +3,19 @@
 Reads   the pointer log, through Spark Structured Streaming
 Writes  bronze.events, silver.quarantine
 Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
+Spark reads and parses; the driver, which must know every key to judge it, carries the small rows to the table as well.
+A batch with a long chat text is held and written by Spark, and only its keys travel.
 Invariant: what was read of the log is committed with the rows, so a crash repeats nothing, and a lost checkpoint only
 costs a second look at what the log still holds.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from typing import Final, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
@@ -20,7 +25,7 @@ from headwater.clock import Clock
 from headwater.domain.event import EVENT_BYTES_MAX
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS, QUARANTINE
-from headwater.flow.continuity import Loss, expired, record_losses
+from headwater.flow.continuity import Loss, lost_in_batch, record_losses
 from headwater.storage.ledger import Ledger
 from headwater.storage.log_stream import read_log
 from headwater.storage.pointer_log import PointerLog
@@ -48,12 +53,19 @@ EVENT_TYPE = StructType(
     ]
 )
 
-
-NAME_BYTES_MAX = 1024  # an S3 key's; Postgres has no room in an index for much more
+NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index for much more
+SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
+PAYLOAD_LETTERS: Final = 4000
 Position = tuple[int, int]  # partition and offset of a line of the log
+Claim = tuple[str, str, int, int]  # key, content and position
 
 
-Line = Mapping[str, Any]
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a micro-batch brought: new events, and what had expired before it was read."""
+
+    events: int
+    losses: Sequence[Loss] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,49 +80,89 @@ class Verdict:
     echoes: frozenset[Position]
 
 
-def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledger, clock: Clock) -> int:
-    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze; returns the new events."""
+def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
+    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
     begun = progress_of(spark, EVENTS).offsets
-    parsed = _parse(lines.where(_unread(begun))).persist()
-    try:
+    parsed = _parse(lines)
+    seen = _unread(_collect(parsed), begun)
+    if held := not _is_carried(seen):
+        # What is judged and what is written must be one reading of the log.
+        parsed = parsed.where(_is_unread(begun)).persist()
         seen = _collect(parsed)
-        ends = _ends(seen)
-        if not log.dense:
-            record_losses(ledger, _lost(seen, begun, log.begin()), clock())
-        elif missing := _missing(seen, begun, ends, log):
+    try:
+        ends, losses = _ends(seen), list[Loss]()
+        if log.dense and (missing := _missing(seen, begun, ends, log)):
             # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
             parsed = _parse(read_log(spark, log, missing)).unionByName(parsed)
             seen = _collect(parsed)
-        return _bring(spark, parsed, _judge(seen, ledger), {**begun, **ends}, clock)
+        elif not log.dense:
+            losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
+            record_losses(ledger, losses, clock())
+            ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
+        rows = seen if _is_carried(seen) else parsed
+        return Taken(_bring(spark, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
     finally:
-        parsed.unpersist()
+        if held:
+            parsed.unpersist()
 
 
-def _bring(spark: SparkSession, parsed: DataFrame, verdict: Verdict, ends: Mapping[int, int], clock: Clock) -> int:
+def _bring(
+    spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, ends: Mapping[int, int], now: datetime
+) -> int:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
-    now = F.lit(clock())
-    # A run that was killed between the two tables has quarantined these lines already.
-    fresh = parsed.where(_unread(progress_of(spark, QUARANTINE).offsets))
-    refused = _refused(fresh, verdict, now) if verdict.unsound or verdict.conflicts else None
+    refused = _refused(spark, rows, verdict, now) if verdict.unsound or verdict.conflicts else None
     publish(spark, QUARANTINE, refused, position, stage="quarantine")
     faults.point("bronze.quarantined")
-    accepted = _accepted(parsed, verdict, now) if verdict.accepted else None
+    accepted = _accepted(rows, verdict, now) if verdict.accepted else None
     return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates)).rows
 
 
 def _parse(lines: DataFrame) -> DataFrame:
-    event = F.from_json("value", EVENT_TYPE).alias("event")
+    """Every line as a row of bronze.events, as far as it is one. `payload` is what an unsound line said."""
     line = ("log_partition", "log_offset", "log_end", "value")
-    fields = lines.select(*line, event).select(*line, "event.*", _is_event().alias("sound"))
-    return fields.withColumn("content_hash", _content_hash())
+    parsed = lines.select(*line, F.from_json("value", EVENT_TYPE).alias("event"))
+    sound = parsed.select(*line, "event", _is_event().alias("sound"))
+    return sound.select(
+        "sound",
+        (~F.col("sound") | (F.octet_length("value") <= SMALL_BYTES)).alias("small"),
+        "log_partition",
+        "log_offset",
+        "log_end",
+        *(_short(f"event.{name}").alias(name) for name in ("event_id", "modality", "customer")),
+        _short("event.pointer.path").alias("object_id"),
+        "event.occurred_at",
+        _pointer().alias("pointer"),
+        F.when(F.col("sound"), F.col("event.text")).alias("text"),
+        F.when(F.col("sound"), _content_hash()).alias("content_hash"),
+        F.when(~F.col("sound"), F.substring("value", 1, PAYLOAD_LETTERS)).alias("payload"),
+    )
 
 
-def _unread(begun: Mapping[int, int]) -> Column:
+def _short(column: str) -> Column:
+    return F.when(F.col("sound"), F.col(column)).otherwise(F.substring(column, 1, NAME_BYTES_MAX))
+
+
+def _pointer() -> Column:
+    # Not a plain zero: that would make the field required, and Arrow refuses one in a pointer that is null.
+    offset = F.coalesce("event.pointer.offset", F.when(F.col("sound"), 0))
+    return F.when(F.col("sound"), F.col("event.pointer").withField("offset", offset))
+
+
+def _is_unread(begun: Mapping[int, int]) -> Column:
     unread = F.lit(True)
     for partition, offset in begun.items():
         unread &= (F.col("log_partition") != partition) | F.col("log_offset").isNull() | (F.col("log_offset") >= offset)
     return unread
+
+
+def _unread(seen: pa.Table, begun: Mapping[int, int]) -> pa.Table:
+    """Seldom anything is dropped. Not a part of Spark's plan: other offsets would be other code, compiled each time."""
+    for partition, offset in begun.items():
+        read = pc.and_(pc.equal(seen["log_partition"], partition), pc.less(seen["log_offset"], offset))
+        if pc.any(read, min_count=0).as_py():
+            seen = seen.filter(pc.invert(pc.fill_null(read, False)))
+    return seen
 
 
 def _is_event() -> Column:
@@ -124,6 +176,7 @@ def _is_event() -> Column:
         _is_name("event.pointer.path"),
         F.col("event.pointer.size") >= 0,
         F.col("event.pointer.checksum").rlike("^[0-9a-f]{64}$"),
+        *(_is_brief(f"event.pointer.{name}") for name in ("content_type", "version_id", "etag")),
         (F.col("event.modality") == Modality.CHAT.value) == F.col("event.text").isNotNull(),
         F.col("log_offset").isNotNull(),
     ]
@@ -138,65 +191,59 @@ def _is_name(column: str) -> Column:
     return F.octet_length(column).between(1, NAME_BYTES_MAX) & ~F.contains(F.col(column), F.lit("\0"))
 
 
+def _is_brief(column: str) -> Column:
+    return F.coalesce(F.octet_length(column) <= NAME_BYTES_MAX, F.lit(True))
+
+
 def _content_hash() -> Column:
     """What must agree when an id is seen again. Not its time: who sends a line twice sends it later."""
-    pointer = ("pointer.path", "pointer.size", "pointer.checksum")
-    return F.sha2(F.to_json(F.struct("event_id", "modality", "customer", *pointer, "text")), 256)
+    names = ("event_id", "modality", "customer", "pointer.path", "pointer.size", "pointer.checksum", "text")
+    return F.sha2(F.to_json(F.struct(*(f"event.{name}" for name in names))), 256)
 
 
-def _collect(parsed: DataFrame) -> list[Line]:
-    """What the driver needs to judge a batch: keys and positions, no payload."""
-    keys = parsed.select(
-        "sound",
-        "log_partition",
-        "log_offset",
-        "log_end",
-        "event_id",
-        F.col("pointer.path").alias("object_id"),
-        F.col("pointer.checksum").alias("checksum"),
-        "content_hash",
-    )
-    lines: list[Line] = keys.toArrow().to_pylist()
-    return lines
+def _collect(parsed: DataFrame) -> pa.Table:
+    """The batch in the driver, without the texts that are too long to travel."""
+    return parsed.withColumn("text", F.when(F.col("small"), F.col("text"))).toArrow()
 
 
-def _ends(seen: Sequence[Line]) -> dict[int, int]:
+def _is_carried(seen: pa.Table) -> bool:
+    return bool(pc.all(seen["small"], min_count=0).as_py())
+
+
+def _ends(seen: pa.Table) -> dict[int, int]:
     """The next offset to read, by partition."""
-    ends: dict[int, int] = {}
-    for line in seen:
-        ends[line["log_partition"]] = max(line["log_end"], ends.get(line["log_partition"], 0))
-    return ends
+    ends = seen.group_by("log_partition").aggregate([("log_end", "max")])
+    return dict(zip(ends["log_partition"].to_pylist(), ends["log_end_max"].to_pylist(), strict=True))
 
 
-def _missing(
-    seen: Sequence[Line], begun: Mapping[int, int], ends: Mapping[int, int], log: PointerLog
-) -> list[Position]:
+def _positions(seen: pa.Table) -> list[Position]:
+    return list(zip(seen["log_partition"].to_pylist(), seen["log_offset"].to_pylist(), strict=True))
+
+
+def _offsets(seen: pa.Table, partition: int) -> list[int]:
+    offsets: list[int] = seen.filter(pc.equal(seen["log_partition"], partition))["log_offset"].to_pylist()
+    return offsets
+
+
+def _missing(seen: pa.Table, begun: Mapping[int, int], ends: Mapping[int, int], log: PointerLog) -> list[Position]:
     """Offsets are dense, so what lies below a batch's end and was not read before must be in the batch."""
     first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
     expected = sum(end - first.get(partition, 0) for partition, end in ends.items())
     if len(seen) >= expected:
         return []
-    there = {_position(line) for line in seen}
+    there = set(_positions(seen))
     wanted = ((partition, offset) for partition, end in ends.items() for offset in range(first[partition], end))
     return [position for position in wanted if position not in there]
 
 
-def _lost(seen: Sequence[Line], begun: Mapping[int, int], begin: Mapping[int, int]) -> list[Loss]:
-    """What expired while the stream was behind: below the log's beginning, and not in this batch either."""
-    first: dict[int, int] = {}
-    for line in seen:
-        partition = line["log_partition"]
-        first[partition] = min(line["log_offset"], first.get(partition, line["log_offset"]))
-    return expired({p: min(begin.get(p, 0), offset) for p, offset in first.items()}, begun)
-
-
-def _judge(seen: Sequence[Line], ledger: Ledger) -> Verdict:
+def _judge(seen: pa.Table, ledger: Ledger) -> Verdict:
     """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
-    sound = [line for line in seen if line["sound"]]
-    duplicates, conflicts = _claim(ledger, "event", sound, "event_id", "content_hash")
+    sound = seen.filter(seen["sound"])
+    duplicates, conflicts = _claim(ledger, "event", list(_claims(sound, "event_id", sound["content_hash"])))
     known = duplicates | conflicts
-    new = [line for line in sound if _position(line) not in known]
-    echoes, lies = _claim(ledger, "object", new, "object_id", "checksum")
+    checksums = pc.struct_field(sound["pointer"], "checksum")
+    new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
+    echoes, lies = _claim(ledger, "object", new)
     return Verdict(
         unsound=len(seen) - len(sound),
         accepted=len(new) - len(lies),
@@ -206,24 +253,35 @@ def _judge(seen: Sequence[Line], ledger: Ledger) -> Verdict:
     )
 
 
+def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Claim]:
+    columns = (sound[key], content, sound["log_partition"], sound["log_offset"])
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
 def _claim(
-    ledger: Ledger, kind: Literal["event", "object"], lines: Sequence[Line], key: str, content: str
+    ledger: Ledger, kind: Literal["event", "object"], claims: Sequence[Claim]
 ) -> tuple[set[Position], set[Position]]:
     """Positions that came second for their key: with the same content, and with other content."""
-    firsts = ledger.claim_first(kind, [(line[key], line[content], *_position(line)) for line in lines])
+    firsts = ledger.claim_first(kind, claims)
     same: set[Position] = set()
     other: set[Position] = set()
-    for line in lines:
-        first_content, *first_position = firsts[line[key]]
-        if first_content != line[content]:
-            other.add(_position(line))
-        elif tuple(first_position) != _position(line):
-            same.add(_position(line))
+    for key, content, *position in claims:
+        first_content, *first_position = firsts[key]
+        if first_content != content:
+            other.add((position[0], position[1]))
+        elif first_position != position:
+            same.add((position[0], position[1]))
     return same, other
 
 
-def _position(line: Line) -> Position:
-    return line["log_partition"], line["log_offset"]
+def _accepted(rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> DataFrame | pa.Table:
+    known = verdict.duplicates | verdict.conflicts
+    if isinstance(rows, DataFrame):
+        fresh = rows.where(F.col("sound") & ~_among(known))
+        return fresh.withColumns({"first_of_object": ~_among(verdict.echoes), "bronze_at": F.lit(now)})
+    new = rows.filter(pc.and_not(rows["sound"], _are_among(rows, known)))
+    new = new.append_column("first_of_object", pc.invert(_are_among(new, verdict.echoes)))
+    return new.append_column("bronze_at", pa.repeat(pa.scalar(now, EVENTS.schema.field("bronze_at").type), len(new)))
 
 
 def _among(positions: Collection[Position]) -> Column:
@@ -233,29 +291,24 @@ def _among(positions: Collection[Position]) -> Column:
     return F.concat_ws(":", "log_partition", "log_offset").isin([f"{p}:{offset}" for p, offset in positions])
 
 
-def _accepted(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
-    return parsed.where(F.col("sound") & ~_among(verdict.duplicates | verdict.conflicts)).select(
-        "event_id",
-        F.col("pointer.path").alias("object_id"),
-        "modality",
-        "customer",
-        "occurred_at",
-        F.col("pointer").withField("offset", F.coalesce("pointer.offset", F.lit(0))).alias("pointer"),
-        "text",
-        "content_hash",
-        (~_among(verdict.echoes)).alias("first_of_object"),
-        "log_partition",
-        "log_offset",
-        now.alias("bronze_at"),
-    )
+def _are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:
+    if not positions:
+        return pa.repeat(False, len(rows))
+    return pa.array([position in positions for position in _positions(rows)], pa.bool_())
 
 
-def _refused(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
+def _refused(spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> DataFrame:
+    if isinstance(rows, pa.Table):
+        wanted = pc.or_(pc.invert(rows["sound"]), _are_among(rows, verdict.conflicts))
+        rows = spark.createDataFrame(rows.filter(wanted))
     conflict = F.col("sound") & _among(verdict.conflicts)
-    line = F.concat_ws(":", F.lit("log"), "log_partition", F.coalesce("log_offset", F.xxhash64("value")))
-    return parsed.where(~F.col("sound") | conflict).select(
+    line = F.concat_ws(":", F.lit("log"), "log_partition", F.coalesce("log_offset", F.xxhash64("payload")))
+    said = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
+    # A run that was killed between the two tables has quarantined these lines already.
+    fresh = rows.where(_is_unread(progress_of(spark, QUARANTINE).offsets))
+    return fresh.where(~F.col("sound") | conflict).select(
         F.when(F.length("event_id") > 0, F.col("event_id")).otherwise(line).alias("event_id"),
-        F.col("pointer.path").alias("object_id"),
+        "object_id",
         "customer",
         "modality",
         F.lit("bronze").alias("step"),
@@ -267,7 +320,7 @@ def _refused(parsed: DataFrame, verdict: Verdict, now: Column) -> DataFrame:
         .alias("detail"),
         F.lit(1).alias("attempts"),
         "occurred_at",
-        now.alias("quarantined_at"),
-        F.when(F.col("sound"), F.col("pointer")).alias("pointer"),
-        F.substring("value", 1, 4000).alias("payload"),
+        F.lit(now).alias("quarantined_at"),
+        "pointer",
+        F.when(conflict, F.substring(said, 1, PAYLOAD_LETTERS)).otherwise(F.col("payload")).alias("payload"),
     )

@@ -6,7 +6,7 @@ has compared the raw store with the tables.
 Invariant: positions are moved only after the loss is written down, and claims of committed events outlive their log.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -63,6 +63,21 @@ def expired(begin: Mapping[int, int], read_from: Mapping[int, int]) -> list[Loss
     """Pure: what lies between where reading would go on and where the log now begins."""
     ahead = ((partition, read_from.get(partition, 0), first) for partition, first in begin.items())
     return [Loss(partition, offset, first, "expired unread") for partition, offset, first in ahead if first > offset]
+
+
+def lost_in_batch(
+    read: Callable[[int], Sequence[int]], begun: Mapping[int, int], begin: Mapping[int, int]
+) -> list[Loss]:
+    """Pure: what expired under a running stream. Offsets from where reading went on to where the log now begins, and
+    not in the batch: the broker skips them without a word, at a batch's start, in its middle, or all of it."""
+    losses = []
+    for partition, first in begin.items():
+        if (expected := begun.get(partition, 0)) < first:
+            for offset in [*sorted(offset for offset in read(partition) if offset < first), first]:
+                if offset > expected:
+                    losses.append(Loss(partition, expected, offset, "expired unread"))
+                expected = offset + 1
+    return losses
 
 
 def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None:

@@ -6,7 +6,7 @@ models work; derive, embed and index take turns on this thread. One run a lake: 
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -21,7 +21,7 @@ from headwater.clock import Clock
 from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import InternalError
 from headwater.flow import bronze
-from headwater.flow.continuity import resume
+from headwater.flow.continuity import Loss, resume
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import Cut, derive_next
 from headwater.flow.embed import embed_next
@@ -131,12 +131,15 @@ class Run:
     def _begin(self) -> None:
         """Find where to read on, and drop log segments that are consumed and past retention."""
         self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
+        self._tell_lost(losses)
+        self.log.expire(self.clock(), self._start)
+
+    def _tell_lost(self, losses: Sequence[Loss]) -> None:
         if losses:
             self._count("lost", sum(loss.events for loss in losses))
             telemetry.note(
                 "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
             )
-        self.log.expire(self.clock(), self._start)
 
     def _start_stream(self, *, once: bool) -> StreamingQuery:
         writer = (
@@ -153,8 +156,9 @@ class Run:
         try:
             spark, begun = lines.sparkSession, time.monotonic()
             taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
-            self._count("bronze", taken)
-            _tell_commit("bronze", taken, begun, next_seq=progress_of(spark, EVENTS).next_seq)
+            self._tell_lost(taken.losses)
+            self._count("bronze", taken.events)
+            _tell_commit("bronze", taken.events, begun, next_seq=progress_of(spark, EVENTS).next_seq)
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
             raise

@@ -1,8 +1,9 @@
 """Publish: rows and progress in one Iceberg commit, at most once, however often a stage is killed.
 
-Spark stages the files under a `wap.id`, invisible to readers. One Java transaction then adds them to the table and sets
-the properties that say what was consumed. The properties are the truth: Spark's checkpoints and the marks on snapshots
-are hints, because both can be lost (a deleted checkpoint, an expired snapshot) while the rows stay.
+Spark stages the files under a `wap.id`, invisible to readers; rows that the driver holds, it writes itself. One Java
+transaction then adds the files to the table and sets the properties that say what was consumed. The properties are the
+truth: Spark's checkpoints and the marks on snapshots are hints, because both can be lost (a deleted checkpoint, an
+expired snapshot) while the rows stay.
 
 A second writer of the same table is refused, since the commit is validated against the snapshot it started from;
 a compaction in between adds no rows and passes.
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -24,6 +27,7 @@ from headwater import faults
 from headwater.domain.progress import Positions, Progress
 from headwater.domain.tables import Table
 from headwater.errors import Conflict, Unavailable
+from headwater.storage.data_files import write_files
 
 # The stream's thread and the stages' thread may both publish quarantine rows.
 _LOCKS: Final[defaultdict[str, threading.Lock]] = defaultdict(threading.Lock)
@@ -46,7 +50,7 @@ def progress_of(spark: SparkSession, table: Table) -> Progress:
 def publish(
     spark: SparkSession,
     table: Table,
-    rows: DataFrame | None,
+    rows: DataFrame | pa.Table | None,
     consumed: Positions,
     *,
     stage: str,
@@ -62,17 +66,41 @@ def publish(
                 _commit_properties(java, after)
             return Published(0, after)
         start = java.currentSnapshot()
-        staged = _stage(spark, table, rows, before.next_seq, stage)
+        written = _write(spark, java, table, rows, before.next_seq, stage)
         faults.point(f"{stage}.staged")
-        count = int(staged.summary().get("added-records") or 0) if staged else 0
-        after = before.advanced(consumed, rows=count, duplicates=duplicates)
+        after = before.advanced(consumed, rows=written.rows, duplicates=duplicates)
         java.refresh()
-        if staged is None:
-            _commit_properties(java, after)
+        if written.files:
+            _commit_rows(spark, java, table, start, written, after)
         else:
-            _commit_rows(spark, java, table, start, staged, after)
+            _commit_properties(java, after)
         faults.point(f"{stage}.published")
-        return Published(count, after)
+        return Published(written.rows, after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Files that are not in the table yet; `staged` is the snapshot that Spark staged them as."""
+
+    files: list[JavaObject]
+    rows: int
+    staged: int | None = None
+
+
+def _write(
+    spark: SparkSession, java: JavaObject, table: Table, rows: DataFrame | pa.Table, next_seq: int, stage: str
+) -> _Written:
+    if isinstance(rows, pa.Table):
+        # In one piece: picking rows from fifty takes three times as long.
+        in_order = rows.combine_chunks().sort_by([(name, "ascending") for name in table.order])
+        seq = pa.array(np.arange(next_seq, next_seq + len(rows)))
+        numbered = in_order.append_column("seq", seq).select(table.schema.names)
+        return _Written(write_files(spark._jvm, java, table, numbered), len(rows))
+    staged = _stage(spark, table, rows, next_seq, stage)
+    if staged is None:
+        return _Written([], 0)
+    count = int(staged.summary().get("added-records") or 0)
+    return _Written(list(_each(staged.addedDataFiles(java.io()))), count, staged.snapshotId())
 
 
 def _stage(spark: SparkSession, table: Table, rows: DataFrame, next_seq: int, stage: str) -> JavaObject | None:
@@ -94,18 +122,19 @@ def _stage(spark: SparkSession, table: Table, rows: DataFrame, next_seq: int, st
 
 
 def _commit_rows(
-    spark: SparkSession, java: JavaObject, table: Table, start: JavaObject, staged: JavaObject, after: Progress
+    spark: SparkSession, java: JavaObject, table: Table, start: JavaObject, written: _Written, after: Progress
 ) -> None:
     jvm: Any = spark._jvm
     transaction = java.newTransaction()
     overwrite = transaction.newOverwrite()
-    for file in _each(staged.addedDataFiles(java.io())):
+    for file in written.files:
         overwrite.addFile(file)
     if start is not None:
         overwrite.validateFromSnapshot(start.snapshotId())
     overwrite.conflictDetectionFilter(jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue())
     overwrite.validateNoConflictingData()
-    overwrite.set(_STAGED_AS, str(staged.snapshotId()))
+    if written.staged is not None:
+        overwrite.set(_STAGED_AS, str(written.staged))
     try:
         overwrite.commit()
         _commit_properties(transaction, after)
