@@ -122,6 +122,7 @@ def test_a_setting_that_the_client_does_not_know_is_refused(kafka_uri: str) -> N
 
 
 def test_one_spelling_of_tls_and_sasl_serves_both_clients(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("AUTHORITY")
     (tmp_path / "c.pem").write_text("CERTIFICATE")
     (tmp_path / "k.pem").write_text("KEY")
     section = {
@@ -129,7 +130,7 @@ def test_one_spelling_of_tls_and_sasl_serves_both_clients(tmp_path: Path) -> Non
         "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": "me",
         "sasl.password": 'p"w',
-        "ssl.ca.location": "/ca.pem",
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
         "ssl.certificate.location": str(tmp_path / "c.pem"),
         "ssl.key.location": str(tmp_path / "k.pem"),
     }
@@ -139,8 +140,10 @@ def test_one_spelling_of_tls_and_sasl_serves_both_clients(tmp_path: Path) -> Non
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="me" password="p\\"w";',
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/ca.pem",
+        "ssl.truststore.certificates": "AUTHORITY",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": "CERTIFICATE",
         "ssl.keystore.key": "KEY",
     }
+    with pytest.raises(InvalidRequest, match=r"ssl\.ca\.location"):
+        java_conf({"ssl.ca.location": str(tmp_path / "gone.pem")})

@@ -64,7 +64,7 @@ def spark_options(place: KafkaPlace, settings: Settings) -> dict[str, str]:
 
 
 def java_conf(section: Mapping[str, str]) -> dict[str, str]:
-    """Pure but for certificates, which Java wants by content."""
+    """Pure but for certificates, which go by content: executors on other machines have no such files."""
     conf = {name: value for name, value in section.items() if name not in _NOT_JAVA}
     mechanism = section.get("sasl.mechanism") or section.get("sasl.mechanisms")
     if mechanism:
@@ -72,16 +72,25 @@ def java_conf(section: Mapping[str, str]) -> dict[str, str]:
     if "sasl.username" in section:
         conf["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", section["sasl.username"], section["sasl.password"])
     if authority := section.get("ssl.ca.location"):
-        conf |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+        conf |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _read(authority, "ssl.ca.location")}
     if certificate := section.get("ssl.certificate.location"):
         conf |= {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": Path(certificate).read_text(),
-            "ssl.keystore.key": Path(section["ssl.key.location"]).read_text(),
+            "ssl.keystore.certificate.chain": _read(certificate, "ssl.certificate.location"),
+            "ssl.keystore.key": _read(section.get("ssl.key.location", ""), "ssl.key.location"),
         }
     if conf.get("ssl.endpoint.identification.algorithm") == "none":
         conf["ssl.endpoint.identification.algorithm"] = ""
     return conf
+
+
+def _read(file: str, name: str) -> str:
+    try:
+        return Path(file).read_text()
+    except OSError as error:
+        raise InvalidRequest(
+            f"[kafka.conf] {name} is {file or 'not set'}: {error.strerror}. Name a PEM file."
+        ) from error
 
 
 def _jaas(mechanism: str, user: str, password: str) -> str:

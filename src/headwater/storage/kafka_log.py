@@ -34,7 +34,6 @@ _UNSETTLED: Final = {
 }
 _REFUSED: Final = {
     KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -182,7 +181,7 @@ class KafkaLog:
         where = f"Kafka at {self._place.servers}, topic {self._place.topic}"
         if error.code() in _TOO_LARGE:
             return InvalidRequest(f"{where}: an event is too large for the topic. Send a text that long as a PDF.")
-        if error.code() in _REFUSED or error.code() == KafkaError._INVALID_ARG:
+        if error is self._refusal or error.code() in _REFUSED or error.code() == KafkaError._INVALID_ARG:
             return InvalidRequest(f"{where} refused us: {error.str()}. Check [kafka.conf] in headwater.toml.")
         return Unavailable(f"{where} failed: {error.str()}. Check that it runs, then try again.")
 
