@@ -2,17 +2,22 @@
 
 import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import rounds
 from behaviour_raw_store import KEY, LARGE, PART_BYTES, put_streamed
 from behaviour_vector_index import PRINT, embeddings, vectors
 from own_parts import SecureS3, environment, make_identity, running, site
 
+from headwater import lake as lakes
 from headwater.errors import HeadwaterError, InvalidRequest
-from headwater.settings import Settings, resolve
+from headwater.settings import FILE_NAME, Settings, resolve
+from headwater.stack.stack import settings_text
 from headwater.storage import catalog as catalogs
 from headwater.storage.raw_s3 import S3RawStore
 from headwater.storage.reading import scan
@@ -94,6 +99,24 @@ def test_pyiceberg_and_spark_on_a_cluster_share_tables(settings: Settings, clust
     finally:
         stop_spark(spark)
     assert sorted(scan(catalog, "silver.doubled", ["id"])["id"].to_pylist()) == [2, 4, 6]
+
+
+def test_a_lake_whose_every_object_is_behind_it_runs_and_is_searched(settings: Settings, tmp_path: Path) -> None:
+    lake_directory = tmp_path / "lake"
+    rounds.use_cheap_models(lake_directory)
+    named = {name: settings.text(name) for name in settings.chosen if settings.chosen[name].origin == "option"}
+    with (lake_directory / FILE_NAME).open("a") as file:
+        file.write(settings_text(named))
+    with lakes.init(lake_directory) as lake:
+        rounds.put_round(lake, rounds.make_media(tmp_path / "media", 0), 0)
+    line = [sys.executable, "-m", "headwater", "run", "--once", "--lake", str(lake_directory)]
+    variables = {**os.environ, "PYTHONPATH": str(Path(rounds.__file__).parent)}
+    done = subprocess.run(line, check=False, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with lakes.open(lake_directory) as lake:
+        assert not lake.pending()
+        assert len(rounds.contents(lake)["silver.transcripts"]) == 4
+        assert lake.search("my invoice is wrong")
 
 
 @pytest.mark.parametrize("content", [None, "nothing"])
