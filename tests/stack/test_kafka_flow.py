@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -128,6 +130,39 @@ def test_what_expired_unread_is_reported_and_a_rescan_brings_back_what_was_store
     assert bronze_ids(lake) == ["documents/acme/2026-03-01/a.pdf", "kept"]
     assert lake.status()["log"] == {"lag": 0, "lost": 0}
     assert lake.status()["duplicates"] == 1
+
+
+def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(lake: Lake, admin: AdminClient) -> None:
+    stop, ledger = threading.Event(), lake._components.ledger
+    done: dict[str, int] = {}
+    log_of(lake).publish([chat(n) for n in range(3)])
+    claim_first = ledger.claim_first
+
+    def while_others_expire(kind: str, rows: Any) -> Any:
+        # What is published while a batch is under way is gone before the next one comes to it.
+        if kind == "event" and not done:
+            log_of(lake).publish([chat(n) for n in range(3, 8)])
+            ends = [TopicPartition(topic_of(lake), partition, end) for partition, end in log_of(lake).end().items()]
+            for gone in admin.delete_records(ends).values():
+                gone.result()
+            log_of(lake).publish([chat(n) for n in range(8, 10)])
+        return claim_first(kind, rows)
+
+    ledger.claim_first = while_others_expire  # type: ignore[method-assign]
+
+    def report(stage: str, count: int) -> None:
+        done[stage] = done.get(stage, 0) + count
+
+    streaming = threading.Thread(target=lambda: lake.run(once=False, report=report, stop=stop))
+    streaming.start()
+    deadline = time.monotonic() + 120
+    while done.get("bronze", 0) < 5 and streaming.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    stop.set()
+    streaming.join()
+    assert bronze_ids(lake) == ["m0", "m1", "m2", "m8", "m9"]
+    assert done["lost"] == 5
+    assert lake.status()["log"] == {"lag": 0, "lost": 5}
 
 
 def test_a_topic_made_anew_is_noticed_and_nothing_is_taken_twice(lake: Lake, admin: AdminClient) -> None:
