@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 import headwater
 from headwater import settings as settings_module
 from headwater.domain.progress import NEXT_SEQ
-from headwater.domain.tables import EMBEDDINGS, EVENTS, VECTOR_DIMENSION, Table
-from headwater.flow.models.lexical import Lexical
+from headwater.domain.tables import EMBEDDINGS, EVENTS, Table
+from headwater.flow.models.lexical import DIMENSION, Lexical
 from headwater.flow.search import search
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
@@ -205,12 +205,12 @@ def _report(name: str, walls: Sequence[float], recall: float | None) -> None:
 
 def _all_vectors(settings: Settings, rows: int) -> npt.NDArray[np.float32]:
     """By seq."""
-    everything = np.zeros((rows, VECTOR_DIMENSION), np.float32)
+    everything = np.zeros((rows, DIMENSION), np.float32)
     for path in (settings.lake / "warehouse").rglob("*.parquet"):
         if "embeddings" in str(path):
             part = pq.read_table(path, columns=["seq", "vector"])
             flat = part["vector"].combine_chunks().flatten().to_numpy()
-            everything[part["seq"].to_numpy()] = flat.reshape(-1, VECTOR_DIMENSION)
+            everything[part["seq"].to_numpy()] = flat.reshape(-1, DIMENSION)
     return everything
 
 

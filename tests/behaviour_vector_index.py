@@ -14,6 +14,7 @@ from sample_rows import NOON, rows
 
 from headwater.domain import tables
 from headwater.errors import Conflict, InvalidRequest
+from headwater.flow.models.lexical import DIMENSION
 from headwater.settings import Settings
 from headwater.storage import lance_organise
 from headwater.storage.vector_index import Filter, Vector, VectorIndex, open_index
@@ -24,8 +25,8 @@ PRINT = "feed0123feed0123"
 def vectors(count: int, seed: int = 0) -> Vector:
     """Texts have topics, so their vectors lie around centres."""
     draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(7).normal(size=(50, tables.VECTOR_DIMENSION))
-    drawn = centres[draw.integers(0, 50, count)] + draw.normal(size=(count, tables.VECTOR_DIMENSION))
+    centres = np.random.default_rng(7).normal(size=(50, DIMENSION))
+    drawn = centres[draw.integers(0, 50, count)] + draw.normal(size=(count, DIMENSION))
     unit: Vector = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
     return unit
 
@@ -149,9 +150,36 @@ def test_vectors_of_two_fingerprints_never_meet(index: VectorIndex) -> None:
         index.search("unknown", vectors(3)[0], 9)
 
 
-def test_a_vector_of_another_length_is_refused(index: VectorIndex) -> None:
-    with pytest.raises(InvalidRequest, match="1024"):
+def test_each_model_has_its_own_length_and_another_one_is_refused(index: VectorIndex) -> None:
+    index.upsert(embeddings(1))
+    with pytest.raises(InvalidRequest, match="1024 numbers, not 2"):
         index.upsert(embeddings(1, vector=[1.0, 2.0]))
+    with pytest.raises(InvalidRequest, match="1024 numbers, not 2"):
+        index.search(PRINT, np.array([1.0, 2.0], np.float32), 1)
+    index.upsert(embeddings(1, fingerprint="5hort", vector=[1.0, 2.0]))
+    assert [entry.chunk_id for entry in index.search("5hort", np.array([1.0, 2.0], np.float32), 3)] == ["c0"]
+
+
+def test_texts_of_a_hidden_model_are_found_neither_by_vector_nor_by_words(index: VectorIndex) -> None:
+    index.upsert(embeddings(4, source_fingerprint="shown"))
+    index.upsert(embeddings(4, first=10, source_fingerprint="h1dden"))
+    only = Filter(hidden=frozenset({"h1dden"}))
+    for probe in (vectors(4, seed=10)[0], "refund"):
+        assert {entry.chunk_id for entry in index.search(PRINT, probe, 20, only)} == {"c0", "c1", "c2", "c3"}
+        assert len(index.search(PRINT, probe, 20)) == 8
+
+
+def test_what_a_model_made_goes_with_it(index: VectorIndex) -> None:
+    index.upsert(embeddings(4, source_fingerprint="writer"))
+    index.upsert(embeddings(4, first=10, source_fingerprint="0ther"))
+    index.upsert(embeddings(4, fingerprint="beside", source_fingerprint="writer"))
+    index.set_position(12)
+    index.drop("writer")
+    assert {entry.chunk_id for entry in index.search(PRINT, vectors(4)[0], 20)} == {"c10", "c11", "c12", "c13"}
+    index.drop(PRINT)
+    index.drop(PRINT)
+    assert index.search("beside", vectors(4)[0], 20) == []
+    assert (index.position(), index.count()) == (12, 0)
 
 
 def _bring(settings: Settings) -> None:

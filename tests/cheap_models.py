@@ -51,3 +51,54 @@ class CheapReader:
         colour: Any = picture.reshape(-1, 3).mean(axis=0).astype(int).tolist()
         text = f"a picture of colour {colour}"
         return Said(text, confidence=1.0, segments=(Segment(text),))
+
+
+class LouderSpeech(CheapSpeech):
+    """A better model of the same kind, which is to be paid by the second."""
+
+    card: Final = ModelCard(  # type: ignore[misc]
+        "louder-speech", "2", accepts="speech", produces="text", price=0.01, price_unit="audio_second"
+    )
+
+    def _hear(self, sound: Sound) -> Said:
+        said = super()._hear(sound)
+        text = said.text.replace("a call", "one long call")
+        return Said(text, "en", 0.9, (Segment(text, Locator(start_ms=0, end_ms=sound.duration_ms)),), tokens=7)
+
+
+class DeafSpeech(CheapSpeech):
+    """Answers with something unusable."""
+
+    card: Final = ModelCard("deaf-speech", "1", accepts="speech", produces="text")  # type: ignore[misc]
+
+    def _hear(self, sound: Sound) -> Said:
+        super()._hear(sound)
+        return Said("never mind", confidence=7.0)
+
+
+class CheapEmbedder:
+    """A vector that its text's letters draw; not so cheap that its answers would not be remembered."""
+
+    LENGTH: Final = 16
+
+    def __init__(self, version: str = "1") -> None:
+        self.card = ModelCard(
+            "cheap-embedder",
+            version,
+            accepts="text",
+            produces="vector",
+            parameters={"dimension": self.LENGTH},
+            batch_items=8,
+        )
+
+    def load(self) -> None:
+        pass
+
+    def run(self, batch: Sequence[str]) -> list[Any]:
+        return [self._place(text) for text in batch]
+
+    def _place(self, text: str) -> Any:
+        _note(hashlib.sha256(text.encode()).hexdigest())
+        seed = hashlib.sha256(f"{self.card.version} {text}".encode()).digest()
+        drawn = np.random.default_rng(list(seed)).normal(size=self.LENGTH).astype(np.float32)
+        return drawn / np.linalg.norm(drawn)

@@ -114,6 +114,9 @@ class EndpointServer:
     def when(self, fits: Callable[[Request], bool], trick: Trick) -> None:
         self._rules.append((fits, trick))
 
+    def forget_rules(self) -> None:
+        self._rules.clear()
+
     def come_back(self) -> None:
         self._server = _Server(("127.0.0.1", self._port), _handler(self))
         self._port = self._server.server_address[1]

@@ -21,7 +21,7 @@ MODULES = {
     LAND.name: "flow/land.py",
     BRONZE.name: "flow/bronze.py",
     DERIVE.name: "flow/derive/stage.py",
-    EMBED.name: "flow/embed.py",
+    EMBED.name: "flow/embed/stage.py",
     INDEX.name: "flow/index.py",
 }
 # What a docstring calls it → what the map calls it.
@@ -54,7 +54,7 @@ def test_imports_go_down_only_and_the_contracts_notice_when_they_do_not(tmp_path
     assert sound.returncode == 0, sound.stdout + sound.stderr
     for module, line in (
         ("domain/keys.py", "import headwater.storage.memo"),
-        ("flow/embed.py", "import headwater.flow.bronze"),
+        ("flow/embed/stage.py", "import headwater.flow.bronze"),
         ("flow/map.py", "import headwater.upkeep.format"),
         ("storage/reading.py", "import pyspark"),
     ):

@@ -106,7 +106,7 @@ def test_the_other_shapes(call: Any, lake: Path) -> None:
     assert settings["settings"][0].keys() == {"name", "value", "origin", "purpose"}
     plan = call("maintain", "--dry-run", "--lake", lake, "--json").json
     assert plan["tables"][0].keys() == {"table", "files", "compact", "expire", "older_than"}
-    assert call("upgrade", "--lake", lake, "--json").json == {"found": 1, "wanted": 1, "steps": [], "applied": True}
+    assert call("upgrade", "--lake", lake, "--json").json == {"found": 2, "wanted": 2, "steps": [], "applied": True}
 
 
 def test_what_a_person_sees_says_the_same(call: Any, lake: Path) -> None:
@@ -186,7 +186,7 @@ def test_put_refuses_one_id_for_several_and_nothing_at_all(call: Any, empty: Pat
 def test_nothing_pending_is_found_out_without_spark(call: Any, empty: Path) -> None:
     answer = call("run", "--once", "--lake", empty)
     assert (answer.code, answer.out) == (0, "Nothing pending.\n")
-    assert call("run", "--once", "--lake", empty, "--json").json == {"started": False, "done": {}}
+    assert call("run", "--once", "--lake", empty, "--json").json == {"started": False, "done": {}, "models": {}}
     assert not (empty / "logs").exists()
     assert call("retry", "--lake", empty).out == "Nothing to retry.\n"
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from headwater.demo.drawing import draw_screen, encode_video, pdf_bytes, wav_bytes
-from headwater.demo.words import character_accuracy
 from headwater.domain.modality import classify
+from headwater.domain.words import character_accuracy
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.sandbox import Sandbox
 

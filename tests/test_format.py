@@ -47,23 +47,23 @@ def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(ledg
     done: list[str] = []
     broken = [True]
 
-    def second(_: object) -> None:
+    def second(*_: object) -> None:
         if broken:
             raise RuntimeError("killed")
         done.append("second")
 
     upgrades = {
-        FORMAT: Upgrade("the first step", lambda _: done.append("first")),
+        FORMAT: Upgrade("the first step", lambda *_: done.append("first")),
         FORMAT + 1: Upgrade("the second step", second),
     }
     plan = plan_upgrade(ledger, upgrades, FORMAT + 2)
     assert [upgrade.purpose for _, upgrade in plan.steps] == ["the first step", "the second step"]
     with pytest.raises(RuntimeError, match="killed"):
-        apply_upgrade(plan, NO_CATALOG, ledger, lambda _: None)
+        apply_upgrade(plan, NO_CATALOG, NO_CATALOG, ledger, lambda _: None)
 
     broken.clear()
     said: list[str] = []
-    apply_upgrade(plan_upgrade(ledger, upgrades, FORMAT + 2), NO_CATALOG, ledger, said.append)
+    apply_upgrade(plan_upgrade(ledger, upgrades, FORMAT + 2), NO_CATALOG, NO_CATALOG, ledger, said.append)
     assert done == ["first", "second"]
     assert said == [f"format {FORMAT + 1} → {FORMAT + 2}: the second step"]
     check_format(ledger, wanted=FORMAT + 2)

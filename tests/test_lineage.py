@@ -27,8 +27,8 @@ from headwater.storage import catalog as catalogs
 from headwater.storage.history import holding_snapshots
 from headwater.storage.pointer_log import open_pointer_log
 from headwater.storage.raw_store import RawStore, open_raw_store
-from headwater.storage.reading import Where
 from headwater.storage.vector_index import VectorIndex, open_index
+from headwater.storage.where import Where
 from headwater.upkeep.health import status
 from headwater.upkeep.lineage import Trace, fetch_object, trace
 

@@ -25,12 +25,12 @@ from headwater.errors import Conflict
 from headwater.settings import FILE_NAME, load
 from headwater.storage import catalog as catalogs
 from headwater.storage.ledger import open_ledger
-from headwater.storage.memo import MemoKey, open_memo
+from headwater.storage.memo import open_memo
 from headwater.storage.row_hash import hash_refs
 from headwater.upkeep.new_settings import BEFORE, merge, to_toml
 
 KILLS = ("object", "file", "registered", "noted:3", "ledger", "verified", "moved", "switched")
-REMEMBERED = MemoKey("ab" * 32, "transcribe", "print")
+SHELF, REMEMBERED = ("transcribe", "print"), {"ab" * 32: {"text": "hello"}}
 
 
 def busy_lake(directory: Path) -> Path:
@@ -47,7 +47,7 @@ def busy_lake(directory: Path) -> Path:
         read_to_end(lake)
         parts.ledger.claim_first("event", [("m0", "00", 0, 0), ("m1", "11", 0, 1), ("m2", "22", 0, 2)])
         parts.ledger.finish_run(parts.ledger.start_run("run", NOON), "done", NOON)
-        open_memo(lake.settings).put(REMEMBERED, {"text": "hello"})
+        open_memo(lake.settings).shelf(*SHELF).put(REMEMBERED)
     return directory
 
 
@@ -133,7 +133,7 @@ def test_everything_arrives_and_the_lake_opens_there(tmp_path: Path, capsys: pyt
     with lakes.open(lake) as moved:
         parts = moved._components
         assert b"".join(moved.get("e1")) == CALL_BYTES
-        assert open_memo(moved.settings).get(REMEMBERED) == {"text": "hello"}
+        assert open_memo(moved.settings).shelf(*SHELF).find(REMEMBERED) == REMEMBERED
         assert moved.status()["log"]["lag"] == 0
         assert moved.pending().index == 3  # the index is a view: the next run rebuilds it
         assert [run.kind for run in parts.ledger.runs(9)][-1] == "run"

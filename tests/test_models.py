@@ -11,7 +11,7 @@ import pytest
 
 from headwater.demo.drawing import draw_screen, read_wav
 from headwater.demo.media import RECORDINGS, SCREENS, recordings
-from headwater.demo.words import character_accuracy, edits, word_error_rate
+from headwater.domain.words import character_accuracy, edits, word_error_rate
 from headwater.errors import InvalidRequest
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.lexical import DIMENSION, embed_texts

@@ -16,7 +16,7 @@ from headwater.errors import InvalidRequest, NotFound
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
 from headwater.storage import reading
-from headwater.storage.reading import Between
+from headwater.storage.where import Between
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
+    from headwater.domain.model_book import ModelBook
     from headwater.flow.models.port import Model
     from headwater.storage.catalog import Tables
     from headwater.storage.vector_index import VectorIndex
@@ -24,6 +25,7 @@ class Components:
     def __init__(self, settings: Settings, clock: Clock = utc_now) -> None:
         self.settings = settings
         self.clock = clock
+        self._embedders: dict[str, Model] = {}
 
     @cached_property
     def raw_store(self) -> RawStore:
@@ -50,13 +52,26 @@ class Components:
 
         return open_reader(self.settings)
 
-    @cached_property
-    def embedder(self) -> "Model":
+    def book(self) -> "ModelBook":
+        """Read each time: a flip counts from the next question on."""
+        from headwater.storage.model_book import read_book
+
+        return read_book(self.ledger)
+
+    def embedder(self, book: "ModelBook") -> "Model":
+        """The active one, loaded, and kept while it is."""
+        from headwater.flow.models.choice import require_same
         from headwater.flow.models.registry import load_model
 
-        model = load_model(self.settings.text("models.embed"))
-        model.load()
-        return model
+        active = book.active("embed")
+        name = active.name if active else self.settings.text("models.embed")
+        if name not in self._embedders:
+            model = load_model(name, self.settings.models)
+            model.load()
+            self._embedders[name] = model
+        if active:
+            require_same(active, self._embedders[name].card)
+        return self._embedders[name]
 
     @cached_property
     def index(self) -> "VectorIndex":

@@ -22,6 +22,8 @@ POINTS = (
     "derive.quarantined",
     "derive.staged",
     "derive.published",
+    "embed.called",
+    "embed.memoised",
     "embed.staged",
     "embed.published",
     "index.upserted",

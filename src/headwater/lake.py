@@ -2,29 +2,27 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater import faults, settings, telemetry
+from headwater import begin, settings
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.errors import NotFound
 from headwater.settings import Settings, Value
+from headwater.table_reader import TableReader
 
 if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
+    from headwater.domain.quarantine import Retried
     from headwater.flow.land import Landed
     from headwater.flow.pending import Pending
     from headwater.flow.search import SearchAnswer
+    from headwater.models import Models
     from headwater.upkeep.maintenance import MaintenancePlan, TableDone
-    from headwater.upkeep.quarantine import Retried
     from headwater.upkeep.rescan import RescanPlan
 
 NEW_LAKE = """\
@@ -35,36 +33,11 @@ NEW_LAKE = """\
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run did, by stage; `started` is False where nothing was pending and no Spark was started."""
+    """What a run did, by stage and by model; `started` is False where nothing was pending and no Spark was started."""
 
     started: bool
     done: dict[str, int]
-
-
-class TableReader:
-    """One table: `lake.table("transcripts").to_pandas()`."""
-
-    def __init__(self, components: Components, table: tables.Table) -> None:
-        self._components = components
-        self.table = table
-
-    def to_arrow(self) -> "pa.Table":
-        from headwater.storage.reading import scan
-
-        return scan(self._components.reader, self.table.name)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        return self.to_arrow().to_pandas()
-
-    def to_duckdb(self) -> "duckdb.DuckDBPyRelation":
-        """A relation to go on querying; its connection has the other tables as views too."""
-        from headwater.storage.reading import duck
-
-        return duck(self._components.reader).table(self.table.name)
-
-    def to_spark(self) -> "DataFrame":
-        """Starts Spark."""
-        return self._components.spark.table(f"lake.{self.table.name}")
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Lake:
@@ -126,11 +99,13 @@ class Lake:
         from headwater.storage.peek import peek_progress
 
         parts = self._components
+        book = parts.book()
         embedded = peek_progress(self.settings, tables.EMBEDDINGS).next_seq
         return search(
             parts.index,
-            parts.embedder,
+            parts.embedder(book),
             query,
+            hidden=book.hidden(),
             customer=customer,
             modality=modality,
             since=since,
@@ -139,20 +114,24 @@ class Lake:
             embedded=embedded,
         )
 
-    def table(self, name: str) -> TableReader:
+    def table(self, name: str, *, all_models: bool = False) -> TableReader:
+        """What the active models made, or with `all_models` what every model made."""
         table = tables.find(name)
         if table is None:
             known = ", ".join(table.short_name for table in tables.TABLES)
             raise NotFound(f"There is no table {name}. These are: {known}.")
-        return TableReader(self._components, table)
+        return TableReader(self._components, table, frozenset() if all_models else self._components.book().hidden())
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""
-        from headwater.flow.pending import find_pending
+        from headwater.flow.pending import find_pending, is_due
         from headwater.storage.peek import peek_progress
 
         parts = self._components
-        return find_pending(lambda table: peek_progress(self.settings, table), parts.log.end(), parts.index.position())
+        due = is_due(parts.ledger, parts.clock())
+        return find_pending(
+            lambda table: peek_progress(self.settings, table), parts.log.end(), parts.index.position(), retry_due=due
+        )
 
     def run(
         self,
@@ -167,25 +146,13 @@ class Lake:
         `listen` hears each line of logs/headwater.jsonl as it is written.
         """
         stop = stop or threading.Event()
-        with self._alone("run", stop):
+        with begin.alone(self._components, "run", stop):
             if once and not self.pending():
                 return Ran(False, {})
-            from headwater.flow.run import Run
-
-            parts = self._components
-            with self._recorded("run", listen) as detail:
-                run = Run(
-                    parts.spark,
-                    self.settings,
-                    parts.ledger,
-                    parts.log,
-                    parts.index,
-                    parts.clock,
-                    report or _silent,
-                    stop,
-                    done=detail,
-                )
-                return Ran(True, run.once() if once else run.until_stopped())
+            with begin.recorded(self._components, "run", listen) as entry:
+                run = begin.new_run(self._components, entry, report, stop)
+                done = run.once() if once else run.until_stopped()
+                return Ran(True, done, entry.models)
 
     def plan_maintenance(self) -> "MaintenancePlan":
         """What `maintain` would do; starts no JVM."""
@@ -198,7 +165,7 @@ class Lake:
         from headwater.upkeep.maintenance import apply_maintenance
 
         plan = self.plan_maintenance()
-        with self._alone("maintain", threading.Event()), self._recorded("maintain"):
+        with begin.alone(self._components, "maintain", threading.Event()), begin.recorded(self._components, "maintain"):
             done = apply_maintenance(self._components.spark, plan, report or _silent) if plan else []
             self._components.index.optimise()
         return done
@@ -208,19 +175,35 @@ class Lake:
 
         return list_quarantine(self._components.reader, reason)
 
-    def retry(self, reason: str | None = None, report: Callable[[str, int], None] | None = None) -> "Retried":
-        """Derive again what is quarantined, then carry what came of it on to the index."""
-        from headwater.upkeep.quarantine import Retried, check_reason, retry
+    def retry(
+        self,
+        reason: str | None = None,
+        *,
+        model: str | None = None,
+        report: Callable[[str, int], None] | None = None,
+    ) -> "Retried":
+        """Derive again what is quarantined, by another model if one is named; then carry what came of it on."""
+        from headwater.upkeep.quarantine import check_reason
 
-        if not self.quarantine(check_reason(reason) if reason else None)["rows"]:
+        reason = check_reason(reason) if reason else None
+        if not self.quarantine(reason)["rows"]:
+            from headwater.domain.quarantine import Retried
+
             return Retried(0, 0, 0)
-        parts = self._components
-        with self._alone("run", threading.Event()), self._recorded("retry") as detail:
-            tasks = parts.spark.sparkContext.defaultParallelism
-            retried = retry(parts.spark, self.settings, reason=reason, now=parts.clock(), tasks=tasks)
-            detail.update(tried=retried.tried, recovered=retried.recovered)
+        with (
+            begin.alone(self._components, "run", threading.Event()),
+            begin.recorded(self._components, "retry") as entry,
+        ):
+            retried = begin.new_run(self._components, entry, report).retry(reason, model)
         self.run(once=True, report=report)
         return retried
+
+    @property
+    def models(self) -> "Models":
+        """Which models do which step: replay, compare, activate, retire."""
+        from headwater.models import Models
+
+        return Models(self._components)
 
     def plan_rescan(self) -> "RescanPlan":
         """Raw objects that the tables do not know; starts no JVM."""
@@ -259,27 +242,11 @@ class Lake:
 
     def sql(self, query: str) -> dict[str, Any]:
         from headwater.storage.reading import run_sql
+        from headwater.upkeep.runs_table import runs_table
 
-        return run_sql(self._components.reader, query)
-
-    @contextmanager
-    def _alone(self, name: str, stop: threading.Event) -> Iterator[None]:
-        from headwater.storage.holding import holding
-
-        def lost() -> None:
-            telemetry.note("lease.lost", level="error", lease=name)
-            stop.set()
-
-        faults.arm()
-        with holding(self._components.ledger, name, f"headwater {name}", self._components.clock, lost):
-            yield
-
-    def _recorded(
-        self, kind: str, listen: Callable[[str], None] | None = None
-    ) -> "AbstractContextManager[dict[str, int]]":
-        from headwater.upkeep.journal import recorded
-
-        return recorded(self.settings, self._components.ledger, kind, self._components.clock, listen)
+        parts = self._components
+        others = {"runs": runs_table(parts.ledger)} if "runs" in query.lower() else {}
+        return run_sql(parts.reader, query, parts.book().hidden(), others)
 
 
 def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:

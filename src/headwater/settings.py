@@ -71,6 +71,7 @@ SETTINGS: Final = (
     Setting("models.transcribe", "pocketsphinx", "The speech model."),
     Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
     Setting("models.extract", "pdfium", "The model that reads text in documents."),
+    Setting("models.scans", "rapidocr", "The model that reads pages of documents that are only pictures."),
     Setting("models.embed", "lexical", "The embedder."),
     Setting(
         "limits.step_seconds",

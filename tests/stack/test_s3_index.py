@@ -1,11 +1,11 @@
 """The vector index and the memo on S3."""
 
 import pytest
+from behaviour_memo import *  # noqa: F403
 from behaviour_vector_index import *  # noqa: F403
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings, resolve
-from headwater.storage.memo import MemoKey, open_memo
 from headwater.storage.vector_index import open_index
 
 
@@ -14,14 +14,6 @@ def settings(s3_settings: Settings, bucket: str) -> Settings:
     options = {name: s3_settings[name] for name in ("s3.endpoint", "s3.access_key", "s3.secret_key")}
     places = {"index.uri": f"s3a://{bucket}/lake/index", "memo.uri": f"s3://{bucket}/lake/memo"}
     return resolve(s3_settings.lake, {}, options | places, {})
-
-
-def test_a_result_is_remembered_on_s3_and_twice_is_once(settings: Settings) -> None:
-    key = MemoKey("0" * 64, "transcribe", "f1")
-    assert open_memo(settings).get(key) is None
-    for _ in range(2):
-        open_memo(settings).put(key, {"text": "héllo"})
-    assert open_memo(settings).get(key) == {"text": "héllo"}
 
 
 def test_an_index_without_a_bucket_is_refused(settings: Settings) -> None:

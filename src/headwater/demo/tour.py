@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.demo.media import DemoItem, make_demo_media
-from headwater.demo.words import word_error_rate
 from headwater.domain.tables import TABLES, TRANSCRIPTS
+from headwater.domain.words import word_error_rate
 from headwater.errors import Conflict
 from headwater.lake import Lake, init
 from headwater.stack.stack import Stack

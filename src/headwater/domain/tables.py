@@ -13,7 +13,6 @@ import pyarrow as pa
 from headwater.domain.locator import LOCATOR_TYPE, SEGMENT_TYPE
 from headwater.domain.pointer import POINTER_TYPE
 
-VECTOR_DIMENSION: Final = 1024
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
@@ -27,6 +26,13 @@ class Table:
     day: str
     order: tuple[str, ...]
     purpose: str
+
+    @property
+    def model_columns(self) -> tuple[str, ...]:
+        """Which models a row depends on: a vector is of its own and of the one that made its text."""
+        if "derived_at" not in self.schema.names:
+            return ()
+        return tuple(name for name in ("fingerprint", "source_fingerprint") if name in self.schema.names)
 
     @property
     def short_name(self) -> str:
@@ -54,13 +60,21 @@ PROVENANCE: Final = (
     _field("pointer", POINTER_TYPE, required=True),
 )
 
+# What a row took to make: seconds in the model, tokens that it billed, money, and how often the call was made.
+EFFORT: Final = (
+    _field("model_seconds", pa.float64()),
+    _field("tokens", pa.int64()),
+    _field("cost", pa.float64()),
+    _field("attempts", pa.int32()),
+)
+
 _SAID = (
     *PROVENANCE,
     _field("text", pa.string()),
     _field("language", pa.string()),
     _field("confidence", pa.float64()),
     _field("segments", pa.list_(SEGMENT_TYPE)),
-    _field("model_seconds", pa.float64()),
+    *EFFORT,
 )
 
 _DERIVED_KEY = ("object_id", "step", "fingerprint")
@@ -138,6 +152,7 @@ EMBEDDINGS: Final = Table(
             _field("text", pa.string(), required=True),
             _field("locator", LOCATOR_TYPE),
             _field("vector", pa.list_(pa.float32()), required=True),
+            *EFFORT,
         ]
     ),
     key=("chunk_id",),

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def word_error_rate(truth: str, heard: str) -> float:
     """Words to change, add or leave out, for each true word. 0 is perfect; it can exceed 1."""
@@ -16,10 +18,13 @@ def character_accuracy(truth: str, read: str) -> float:
 
 
 def edits(truth: Sequence[str], found: Sequence[str]) -> int:
-    """The Levenshtein distance."""
-    row = list(range(len(found) + 1))
+    """The Levenshtein distance, a row at a time: two calls of an hour take a second or two."""
+    codes = {item: code for code, item in enumerate(dict.fromkeys((*truth, *found)))}
+    given = np.array([codes[item] for item in found], dtype=np.int64)
+    places = np.arange(len(given) + 1)
+    row = places.copy()
     for done, wanted in enumerate(truth, 1):
-        corner, row[0] = row[0], done
-        for at, item in enumerate(found, 1):
-            corner, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, corner + (wanted != item))
-    return row[-1]
+        changed = np.minimum(row[1:] + 1, row[:-1] + (given != codes[wanted]))
+        # What is left is to leave words out, from the left: a running minimum of the distance to the diagonal.
+        row = np.minimum.accumulate(np.concatenate(([done], changed)) - places) + places
+    return int(row[-1])

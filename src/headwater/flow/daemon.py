@@ -8,7 +8,7 @@ import pandas  # noqa: F401  Spark's Arrow serialisers import it in every worker
 from pyspark.daemon import manager
 
 import headwater.flow.derive.worker
-import headwater.flow.embed  # noqa: F401
+import headwater.flow.embed.stage  # noqa: F401
 from headwater.flow.models.language import tell_language
 
 if __name__ == "__main__":

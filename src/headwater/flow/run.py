@@ -18,17 +18,26 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import telemetry
 from headwater.clock import Clock
+from headwater.domain.model_book import KnownModel, State
+from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
-from headwater.errors import InternalError
+from headwater.errors import InternalError, Unavailable
 from headwater.flow import bronze
+from headwater.flow.account import Account
 from headwater.flow.continuity import Loss, resume
 from headwater.flow.derive.plan import plan_work
+from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Cut, derive_next
-from headwater.flow.embed import embed_next
+from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
+from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
+from headwater.flow.models.loaded import models_of
+from headwater.flow.pending import is_due
+from headwater.flow.retry import Retrying, note_due
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
 from headwater.storage.log_stream import checkpoint, stream_log
+from headwater.storage.model_book import change_book, read_book
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of
 from headwater.storage.vector_index import VectorIndex
@@ -37,6 +46,7 @@ from headwater.storage.vector_index import VectorIndex
 _TEXTS_AT_ONCE: Final = 20_000
 _VECTORS_AT_ONCE: Final = 20_000
 _STOP_LOOK_SECONDS: Final = 0.2
+_DOWN_SECONDS: Final = 10.0  # before an embedder that did not answer is asked again
 
 
 # Told after every commit, with the stage and how many it did; a progress bar or a log line.
@@ -71,11 +81,13 @@ class Run:
     clock: Clock
     report: Report
     stop: threading.Event = field(default_factory=threading.Event)
-    done: dict[str, int] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
     _failure: BaseException | None = None
     _unsettled: bool = False
     _start: dict[int, int] = field(default_factory=dict)
     _pace: Pace = field(init=False)
+    _embedder_down: Unavailable | None = None
+    _embed_after: float = 0.0
 
     def __post_init__(self) -> None:
         self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
@@ -83,30 +95,51 @@ class Run:
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
-        with self._interruptible():
-            self._begin()
-            self._await(self._start_stream(once=True))
-            while not self.stop.is_set() and self._advance():
+        with self.interruptible():
+            self.begin()
+            self._await(self.start_stream(once=True))
+            while not self.stop.is_set() and (self.advance() or self._retry_due()):
                 pass
-            self._settle()
-        return self.done
+            self.settle()
+            if self._embedder_down:
+                raise self._embedder_down
+        return self.account.done
 
     def until_stopped(self) -> dict[str, int]:
         """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
-        with self._interruptible():
-            self._begin()
-            query = self._start_stream(once=False)
+        with self.interruptible():
+            self.begin()
+            query = self.start_stream(once=False)
             while not self.stop.is_set():
                 if not query.isActive:
-                    self._check()
+                    self.check()
                     raise InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
-                if not self._advance():
-                    self._settle()
+                if not self.advance() and not self._retry_due():
+                    self.settle()
                     self.stop.wait(self.settings.number("run.trigger_seconds"))
-        return self.done
+        return self.account.done
+
+    def retry(self, reason: str | None, model: str | None) -> Retried:
+        """Try again what is quarantined, at once; with `model` by that one, on the steps that it is for."""
+        self.settle_models()
+        known = self._introduce(model) if model else None
+        book = read_book(self.ledger)
+        retried = Retrying(self.spark, self.settings, book, self.clock, known).all_of(reason, self.account.spent)
+        note_due(self.spark, self.ledger)
+        self.account.add({}, book.labels())
+        self.account.count("tried", retried.tried)
+        self.account.count("recovered", retried.recovered)
+        return retried
+
+    def _introduce(self, name: str) -> KnownModel:
+        """A model that the book may not know yet, for some objects only."""
+        models = models_of(self.settings)
+        step = step_of(models, name)
+        known = known_model(models, step, name, State.SOME, self.clock(), replayed=True)
+        return change_book(self.ledger, lambda book: book.with_new(known)).get(step, known.fingerprint) or known
 
     @contextmanager
-    def _interruptible(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """A stop does not wait for a model: Spark's jobs are cancelled, and what is not committed is done again."""
         finished = threading.Event()
 
@@ -128,11 +161,20 @@ class Run:
             for query in self.spark.streams.active:
                 query.stop()
 
-    def _begin(self) -> None:
-        """Find where to read on, and drop log segments that are consumed and past retention."""
+    def begin(self) -> None:
+        """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
+        self.settle_models()
         self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
         self._tell_lost(losses)
         self.log.expire(self.clock(), self._start)
+
+    def settle_models(self) -> None:
+        models = models_of(self.settings)
+        tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
+        empty = [step for step in CHOICES if not progress_of(self.spark, tables[step]).next_seq]
+        book = change_book(self.ledger, lambda book: settled(book, models, empty, self.clock()))
+        for sentence in unheeded(book, models):
+            telemetry.note("setting.unheeded", level="warning", detail=sentence)
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:
         if losses:
@@ -141,7 +183,7 @@ class Run:
                 "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
             )
 
-    def _start_stream(self, *, once: bool) -> StreamingQuery:
+    def start_stream(self, *, once: bool) -> StreamingQuery:
         writer = (
             stream_log(self.spark, self.settings, self._start)
             .writeStream.queryName("bronze")
@@ -167,19 +209,20 @@ class Run:
         try:
             query.awaitTermination()
         except PySparkException:
-            self._check()
+            self.check()
             raise
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self._failure is not None:
             raise self._failure
 
-    def _advance(self) -> bool:
-        """One batch of each stage, in order; False when none had anything to do."""
-        worked = [self._derive(), self._embed(), self._index()]
+    def advance(self, *, without: str = "") -> bool:
+        """One batch of each stage, in order; False when none had anything to do. One may be left out."""
+        stages = {"derive": self._derive, "embed": self._embed, "index": self._index}
+        worked = [work() for name, work in stages.items() if name != without]
         return any(worked)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Nothing is pending: time to organise what was indexed."""
         if self._unsettled:
             self.index.optimise()
@@ -187,26 +230,59 @@ class Run:
 
     def _derive(self) -> bool:
         cut = Cut(self._pace.rows, self.settings.whole("run.batch_bytes"))
-        work = plan_work(self.settings, now=self.clock())
+        workers = self.spark.sparkContext.defaultParallelism
+        # The book is read for every batch: a model that was activated or retired meanwhile counts from here on.
+        work = plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=workers)
         begun = time.monotonic()
-        derived = derive_next(self.spark, work, cut, self.spark.sparkContext.defaultParallelism * 2)
+        derived = derive_next(self.spark, work, cut, workers * 2)
         if derived is None:
             return False
         self._pace.learn(derived.events, time.monotonic() - begun)
         self._count("derive", derived.events)
-        self._count("quarantine", derived.quarantined)
+        self._count_quarantined(derived.quarantined, "derive")
+        self.account.add(derived.efforts, work.labels())
         _tell_commit("derive", derived.events, begun, tables=dict(derived.rows))
-        if derived.quarantined:
-            telemetry.note("quarantine.grew", level="warning", stage="derive", rows=derived.quarantined)
         return True
 
+    def _count_quarantined(self, rows: int, stage: str) -> None:
+        self._count("quarantine", rows)
+        if rows:
+            note_due(self.spark, self.ledger)
+            telemetry.note("quarantine.grew", level="warning", stage=stage, rows=rows)
+
     def _embed(self) -> bool:
-        model, begun = self.settings.text("models.embed"), time.monotonic()
-        embedded = embed_next(self.spark, model, batch_rows=_TEXTS_AT_ONCE, clock=self.clock)
-        if embedded is not None:
-            self._count("embed", embedded)
-            _tell_commit("embed", embedded, begun, next_seq=progress_of(self.spark, EMBEDDINGS).next_seq)
-        return embedded is not None
+        """A model that does not answer lets the texts wait; everything before it goes on."""
+        begun = time.monotonic()
+        if begun < self._embed_after:
+            return False
+        embedders = read_book(self.ledger).kept("embed")
+        try:
+            made = embed_next(self.spark, self.settings, embedders, batch_rows=_TEXTS_AT_ONCE, clock=self.clock)
+            self._embedder_down = None
+        except Unavailable as error:
+            self._embedder_down, self._embed_after = error, time.monotonic() + _DOWN_SECONDS
+            telemetry.note("embedder.down", level="warning", detail=str(error))
+            return False
+        if made is None:
+            return False
+        self._count("embed", made.vectors)
+        self._count_quarantined(made.quarantined, "embed")
+        self.account.add(made.efforts, read_book(self.ledger).labels())
+        _tell_commit("embed", made.vectors, begun, next_seq=progress_of(self.spark, EMBEDDINGS).next_seq)
+        return True
+
+    def _retry_due(self) -> bool:
+        """What was down for a while is tried again when its time has come."""
+        if not is_due(self.ledger, self.clock()):
+            return False
+        begun = time.monotonic()
+        book = read_book(self.ledger)
+        retried = Retrying(self.spark, self.settings, book, self.clock).due(self.account.spent)
+        note_due(self.spark, self.ledger)
+        self.account.add({}, book.labels())
+        _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
+        self._count("retry", retried.recovered)
+        return retried.tried > 0
 
     def _index(self) -> bool:
         begun = time.monotonic()
@@ -218,7 +294,7 @@ class Run:
         return indexed is not None
 
     def _count(self, stage: str, done: int) -> None:
-        self.done[stage] = self.done.get(stage, 0) + done
+        self.account.count(stage, done)
         self.report(stage, done)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from headwater.clock import to_text
 from headwater.domain.modality import Modality
 from headwater.errors import InvalidRequest
-from headwater.flow.models.port import Model
+from headwater.flow.models.port import Model, vector_of
 from headwater.storage.vector_index import Entry, Filter, VectorIndex
 
 LIMIT_MAX: Final = 1_000
@@ -78,9 +78,10 @@ def search(
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int = 10,
+    hidden: frozenset[str] = frozenset(),
 ) -> SearchAnswer:
     """`embedded` is the next seq of silver.embeddings; at most three hits come from one object."""
-    only = _checked(query, Filter(customer, modality, since, until), limit)
+    only = _checked(query, Filter(customer, modality, since, until, hidden), limit)
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
         near, worded = _candidates(index, embedder, query, depth, only)
@@ -114,7 +115,7 @@ def _candidates(
     fingerprint = embedder.card.fingerprint
     with ThreadPoolExecutor(1) as beside:
         worded = beside.submit(index.search, fingerprint, query, depth, only)
-        return index.search(fingerprint, embedder.run([query])[0], depth, only), worded.result()
+        return index.search(fingerprint, vector_of(embedder.run([query])[0]), depth, only), worded.result()
 
 
 def _fused(near: list[Entry], worded: list[Entry]) -> list[tuple[Entry, float]]:

@@ -8,7 +8,7 @@ Invariant: a property changes only in an optimistic commit, so of two who expect
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -247,6 +247,18 @@ def _create(catalog: "Catalog", table: tables.Table) -> None:
         ),
         properties=_PROPERTIES | _metrics(table),
     )
+
+
+def add_columns(catalog: "Catalog", name: str, columns: Sequence[pa.Field]) -> None:
+    """Those that are not there yet; old rows have nulls in them."""
+    table = catalog.load_table(name)
+    there = {column.name for column in table.schema().columns}
+    missing = [field for field in columns if field.name not in there]
+    if missing:
+        kinds = _iceberg_schema(pa.schema(missing))
+        with table.update_schema() as update:
+            for field in missing:
+                update.add_column(field.name, kinds.find_field(field.name).field_type)
 
 
 def _iceberg_schema(schema: pa.Schema) -> "Schema":

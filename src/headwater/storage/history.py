@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.storage.local_files import local_path
-from headwater.storage.reading import Where, condition_of, expression_of, is_local, quoted_list
+from headwater.storage.reading import is_local
+from headwater.storage.where import Where, condition_of, expression_of, quoted_list
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.domain.tables import TIMESTAMP, VECTOR_DIMENSION
+from headwater.domain.tables import TIMESTAMP
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
 from headwater.storage.lance_organise import organise
@@ -40,8 +40,10 @@ _NOTE: Final = "position.json"
 _KEY: Final = pa.field(
     "chunk_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}
 )
-_TEXT_COLUMNS: Final = ("object_id", "customer", "modality", "text", "model", "source_model", "fingerprint")
-SCHEMA: Final = pa.schema(
+_TEXT_COLUMNS: Final = (
+    "object_id", "customer", "modality", "text", "model", "source_model", "source_fingerprint", "fingerprint",
+)  # fmt: skip
+_COLUMNS: Final = pa.schema(
     [
         _KEY,
         pa.field("seq", pa.int64(), nullable=False),
@@ -50,11 +52,14 @@ SCHEMA: Final = pa.schema(
         # As JSON: fetching a hit costs by the column, and these have fourteen inside.
         pa.field("locator", pa.string()),
         pa.field("pointer", pa.string()),
-        pa.field("vector", pa.list_(pa.float32(), VECTOR_DIMENSION), nullable=False),
     ]
 )
 _AS_JSON: Final = ("locator", "pointer")
-_SHOWN: Final = [name for name in SCHEMA.names if name not in {"vector", "fingerprint"}]
+_SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint"}]
+
+
+def schema_of(dimension: int) -> pa.Schema:
+    return _COLUMNS.append(pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False))
 
 
 class LanceIndex:
@@ -69,7 +74,9 @@ class LanceIndex:
         for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():
             part = _to_entries(rows.filter(pc.equal(rows["fingerprint"], fingerprint)))
             with _translated(self._uri):
-                table = self._table(fingerprint) or self._create(fingerprint)
+                table = self._table(fingerprint) or self._create(fingerprint, _dimension(part.schema))
+                if table.schema.field("vector").type != part.schema.field("vector").type:
+                    raise InvalidRequest(_wrong_length(_dimension(part.schema), _dimension(table.schema)))
                 merge = table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all()
                 merge.execute(part)
 
@@ -89,6 +96,15 @@ class LanceIndex:
                 for table in self._all_tables():
                     table.delete(_any_of("chunk_id", chunk_ids))
             self.set_position(self.position())
+
+    def drop(self, fingerprint: str) -> None:
+        with _translated(self._uri):
+            if self._table(fingerprint) is not None:
+                self._database.drop_table(_PREFIX + fingerprint)
+                self._tables.pop(fingerprint, None)
+            for table in self._all_tables():
+                table.delete(f"source_fingerprint = {_quoted(fingerprint)}")
+        self.set_position(self.position())
 
     def present(self, chunk_ids: Collection[str]) -> set[str]:
         if not chunk_ids:
@@ -166,15 +182,17 @@ class LanceIndex:
             held = ", ".join(table.name.removeprefix(_PREFIX) for table in others)
             raise Conflict(f"The index holds vectors of {held}, none of {fingerprint}. Embed anew with: headwater run")
 
-    def _create(self, fingerprint: str) -> "Table":
+    def _create(self, fingerprint: str, dimension: int) -> "Table":
         if not fingerprint.isalnum():
             raise InvalidRequest(f"A fingerprint is letters and digits, not {fingerprint!r}.")
-        from lancedb.index import FTS
+        from lancedb.index import FTS, Bitmap
 
-        table = self._database.create_table(_PREFIX + fingerprint, schema=SCHEMA, exist_ok=True)
+        table = self._database.create_table(_PREFIX + fingerprint, schema=schema_of(dimension), exist_ok=True)
         if not table.list_indices():
             # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
             table.create_index("text", config=FTS(), name="text_words")
+            # A handful of values: which model made the text is asked of every hit once there are two.
+            table.create_index("source_fingerprint", config=Bitmap(), name="source")
         self._tables[fingerprint] = table
         return table
 
@@ -193,12 +211,22 @@ def _to_entries(rows: pa.Table) -> pa.Table:
     flat = (
         vectors.flatten() if isinstance(vectors, pa.Array) else pa.concat_arrays([c.flatten() for c in vectors.chunks])
     )
-    if len(flat) != rows.num_rows * VECTOR_DIMENSION:
-        raise InvalidRequest(f"The index takes vectors of {VECTOR_DIMENSION} numbers.")
-    fixed = pa.FixedSizeListArray.from_arrays(flat, VECTOR_DIMENSION)
-    columns = {name: rows[name] for name in SCHEMA.names if name not in _AS_JSON}
+    lengths = pc.unique(pc.list_value_length(rows["vector"])).to_pylist()
+    if len(lengths) != 1:
+        raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
+    schema = schema_of(lengths[0])
+    fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in _AS_JSON}
     columns |= {name: _as_json(rows[name]) for name in _AS_JSON}
-    return pa.table(columns | {"vector": fixed}).select(SCHEMA.names).cast(SCHEMA)
+    return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
+
+
+def _dimension(schema: pa.Schema) -> int:
+    return int(schema.field("vector").type.list_size)
+
+
+def _wrong_length(given: int, wanted: int) -> str:
+    return f"This model's index takes vectors of {wanted} numbers, not {given}."
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:
@@ -211,8 +239,8 @@ def _entries(query: Any, k: int, measure: str) -> Iterator[tuple[float, dict[str
 
 
 def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
-    if len(probe) != VECTOR_DIMENSION:
-        raise InvalidRequest(f"The index takes vectors of {VECTOR_DIMENSION} numbers, not {len(probe)}.")
+    if len(probe) != (wanted := _dimension(table.schema)):
+        raise InvalidRequest(_wrong_length(len(probe), wanted))
     query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
     query = query.distance_type("cosine")
     # Too few results behind a narrow filter: go on to the other partitions.
@@ -245,6 +273,8 @@ def _condition(only: Filter) -> str:
         parts.append(f"occurred_at >= {_moment(only.since)}")
     if only.until is not None:
         parts.append(f"occurred_at < {_moment(only.until)}")
+    if only.hidden:
+        parts.append(f"source_fingerprint NOT IN ({', '.join(_quoted(value) for value in sorted(only.hidden))})")
     return " AND ".join(parts)
 
 

@@ -1,13 +1,21 @@
 """Memo: what a model answered, remembered before any table is committed, so that no call is ever made twice.
 
-Key: (checksum of the content, step, model fingerprint). Put twice is put once: a result is determined by its key, so
-whichever writer comes last writes the same. One small object a result, on the lake's own store, written by the
-worker that made the call.
+Key: (checksum of the content, step, model fingerprint). A shelf holds one model's answers for one step: loose batches,
+each written whole by the worker that made the calls and never changed, and packed files that compaction makes of them,
+sorted by checksum. Put twice is put once: a result is determined by its key, so whichever is found is the same.
+Everything is on the lake's own store, so workers on other machines find it too.
 """
 
+import io
 import json
-from dataclasses import dataclass
-from typing import Any
+import os
+import uuid
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore
@@ -16,16 +24,14 @@ from headwater.errors import Unavailable
 from headwater.settings import Settings
 from headwater.storage.s3 import S3Target, is_s3
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-@dataclass(frozen=True, slots=True)
-class MemoKey:
-    checksum: str
-    step: str
-    fingerprint: str
+LOOSE, PACKED = ".jsonl", ".parquet"
+LOOSE_MAX: Final = 64  # more loose batches than this on a shelf are worth packing
+_ROWS_IN_GROUP: Final = 500
 
-    @property
-    def path(self) -> str:
-        return f"{self.step}/{self.fingerprint}/{self.checksum[:2]}/{self.checksum}.json"
+Result = dict[str, Any]
 
 
 def open_memo(settings: Settings) -> "Memo":
@@ -33,26 +39,208 @@ def open_memo(settings: Settings) -> "Memo":
     if is_s3(uri):
         target = S3Target.from_settings(uri, settings, "memo.uri")
         return Memo(target.store(target.session()))
-    return Memo(LocalStore(uri.removeprefix("file://"), mkdir=True))
+    root = Path(uri.removeprefix("file://"))
+    return Memo(LocalStore(root, mkdir=True), root)
+
+
+@dataclass(frozen=True, slots=True)
+class ShelfSize:
+    step: str
+    fingerprint: str
+    objects: int
+    bytes: int
 
 
 class Memo:
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    """`root` is the directory behind a local store, so that what was answered survives a power cut."""
 
-    def get(self, key: MemoKey) -> dict[str, Any] | None:
+    def __init__(self, store: ObjectStore, root: Path | None = None) -> None:
+        self.store = store
+        self.root = root
+        self._shelves: dict[tuple[str, str], Shelf] = {}
+
+    def shelf(self, step: str, fingerprint: str) -> "Shelf":
+        key = (step, fingerprint)
+        return self._shelves.setdefault(key, Shelf(self, f"{step}/{fingerprint}"))
+
+    def refresh(self) -> None:
+        """Look at the store again at the next question: others may have added something."""
+        for shelf in self._shelves.values():
+            shelf.fresh = False
+
+    def sizes(self) -> list[ShelfSize]:
+        """What is on each shelf, from a listing."""
+        found: dict[str, list[int]] = {}
+        with translated():
+            for page in self.store.list():
+                for item in page:
+                    found.setdefault(str(item["path"]).rpartition("/")[0], []).append(int(item["size"]))
+        named = ((name.partition("/"), sizes) for name, sizes in sorted(found.items()) if name.count("/") == 1)
+        return [ShelfSize(step, print_, len(sizes), sum(sizes)) for (step, _, print_), sizes in named]
+
+    def pack(self, least: int = 2) -> int:
+        """Pack every shelf with so many loose batches; returns how many objects became fewer."""
+        return sum(self.shelf(size.step, size.fingerprint).pack(least) for size in self.sizes())
+
+    def forget(self, checksums: Collection[str]) -> int:
+        """Take out what was answered about these contents, by any model; returns how many answers."""
+        return sum(self.shelf(size.step, size.fingerprint).forget(set(checksums)) for size in self.sizes())
+
+
+@dataclass
+class Shelf:
+    memo: Memo
+    place: str
+    fresh: bool = False
+    _loose: dict[str, dict[str, Result]] = field(default_factory=dict)
+    _packed: dict[str, "_Packed"] = field(default_factory=dict)
+
+    def find(self, checksums: Collection[str]) -> dict[str, Result]:
+        self._look()
+        found: dict[str, Result] = {}
+        for answers in self._loose.values():
+            found.update((checksum, answers[checksum]) for checksum in checksums if checksum in answers)
+        for packed in self._packed.values():
+            found.update(packed.find([checksum for checksum in checksums if checksum not in found]))
+        return found
+
+    def put(self, results: Mapping[str, Result]) -> None:
+        """One object for all of them, whole or not at all."""
+        lines = (json.dumps({"checksum": key, "result": value}, ensure_ascii=False) for key, value in results.items())
+        name = f"{self.place}/{uuid.uuid4().hex}{LOOSE}"
+        _write(self.memo, name, "\n".join(lines).encode())
+        self._loose[name] = dict(results)
+
+    def pack(self, least: int = 2) -> int:
+        """All in one sorted file; only then are the parts removed, so a kill leaves an answer twice, never none."""
+        self._look()
+        old = [*self._loose, *self._packed]
+        if len(self._loose) < least:
+            return 0
+        self._replace(old, self._all())
+        return len(old) - 1
+
+    def forget(self, checksums: set[str]) -> int:
+        self._look()
+        everything = self._all()
+        kept = {checksum: result for checksum, result in everything.items() if checksum not in checksums}
+        if len(kept) < len(everything):
+            self._replace([*self._loose, *self._packed], kept)
+        return len(everything) - len(kept)
+
+    def _all(self) -> dict[str, Result]:
+        everything: dict[str, Result] = {}
+        for packed in self._packed.values():
+            everything.update(packed.all())
+        for answers in self._loose.values():
+            everything.update(answers)
+        return everything
+
+    def _replace(self, old: Sequence[str], kept: Mapping[str, Result]) -> None:
+        if kept:
+            _write(self.memo, f"{self.place}/{uuid.uuid4().hex}{PACKED}", _packed_bytes(kept))
+        with translated():
+            for name in old:
+                self.memo.store.delete(name)
+        self._loose.clear()
+        self._packed.clear()
+        self.fresh = False
+
+    def _look(self) -> None:
+        while not self.fresh:
+            with translated():
+                names = {str(item["path"]) for page in self.memo.store.list(f"{self.place}/") for item in page}
+            for gone in (self._loose.keys() | self._packed.keys()) - names:
+                self._loose.pop(gone, None)
+                self._packed.pop(gone, None)
+            # What vanished in between was packed by somebody else, and the packed file is there by now: look again.
+            self.fresh = all(self._open(name) for name in names - self._loose.keys() - self._packed.keys())
+
+    def _open(self, name: str) -> bool:
         try:
-            stored = self._store.get(key.path).bytes()
+            with translated():
+                data = bytes(self.memo.store.get(name).bytes())
         except FileNotFoundError:
-            return None
-        except BaseError as error:
-            raise Unavailable(f"The memo cannot be read: {error}") from error
-        result: dict[str, Any] = json.loads(bytes(stored))
-        return result
+            return False
+        if name.endswith(PACKED):
+            self._packed[name] = _Packed(data)
+        elif name.endswith(LOOSE):
+            lines = [json.loads(line) for line in data.split(b"\n")]
+            self._loose[name] = {line["checksum"]: line["result"] for line in lines}
+        return True
 
-    def put(self, key: MemoKey, result: dict[str, Any]) -> None:
-        data = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-        try:
-            self._store.put(key.path, data)
-        except BaseError as error:
-            raise Unavailable(f"The memo cannot be written: {error}") from error
+
+class _Packed:
+    """A packed file, compressed as it is; row groups are read as they are asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        import pyarrow.parquet as pq
+
+        self._file: pq.ParquetFile = pq.ParquetFile(io.BytesIO(data))
+        groups = self._file.metadata
+        self._firsts = [groups.row_group(n).column(0).statistics.min for n in range(groups.num_row_groups)]
+
+    def find(self, checksums: Collection[str]) -> dict[str, Result]:
+        wanted = set(checksums)
+        groups = sorted({group for checksum in wanted if (group := bisect_right(self._firsts, checksum) - 1) >= 0})
+        if not groups:
+            return {}
+        rows = _pairs(self._file.read_row_groups(groups))
+        return {checksum: json.loads(result) for checksum, result in rows if checksum in wanted}
+
+    def all(self) -> dict[str, Result]:
+        return {checksum: json.loads(result) for checksum, result in _pairs(self._file.read())}
+
+
+def _pairs(table: "pa.Table") -> Iterator[tuple[str, str]]:
+    return zip(table["checksum"].to_pylist(), table["result"].to_pylist(), strict=True)
+
+
+def _packed_bytes(results: Mapping[str, Result]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    order = sorted(results)
+    texts = [json.dumps(results[checksum], ensure_ascii=False) for checksum in order]
+    buffer = io.BytesIO()
+    table = pa.table({"checksum": order, "result": texts})
+    pq.write_table(table, buffer, row_group_size=_ROWS_IN_GROUP, compression="zstd")
+    return buffer.getvalue()
+
+
+def _write(memo: Memo, name: str, data: bytes) -> None:
+    if memo.root is None:
+        with translated():
+            memo.store.put(name, data)
+        return
+    try:
+        _write_synced(memo.root / name, data)
+    except OSError as error:
+        raise Unavailable(f"The memo cannot be written: {error}") from error
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    """obstore's local store leaves the data to the system's cache."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}#{os.getpid()}")  # obstore leaves such names out of its listings
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (BaseError, OSError) as error:
+        said = str(error).partition("\n")[0][:200]
+        raise Unavailable(f"The memo does not answer: {said}. Try again.") from error

@@ -43,7 +43,7 @@ def copy_memo(source: Memo, target: Memo) -> None:
     """A result is determined by its key, so one that is there is the same one."""
     from obstore.exceptions import BaseError
 
-    old, new = source._store, target._store
+    old, new = source.store, target.store
     try:
         for page in old.list():
             with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:

@@ -9,21 +9,21 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.clock import to_text
 from headwater.domain import tables
 from headwater.errors import InvalidRequest, NotFound
 from headwater.storage import catalog as catalogs
+from headwater.storage.where import Where, condition_of, expression_of, names, quoted_list
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask
     from pyiceberg.table import Table as IcebergTable
 
@@ -31,20 +31,10 @@ if TYPE_CHECKING:
 _LOOKS_AROUND: Final = re.compile(
     r"\b(show|information_schema|duckdb_\w+|pg_\w+|query|query_table|from_substrait)\b", re.I
 )
+# The schema in which every model's rows are to be seen.
+ALL_MODELS: Final = "all_models"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """`low` included, `high` not; None is open."""
-
-    low: Any = None
-    high: Any = None
-
-
-Match = str | int | datetime | Between | Collection[str] | Collection[int]
-Where = Mapping[str, Match]
 
 
 def scan(
@@ -69,8 +59,13 @@ def plan(table: "IcebergTable", where: Where) -> "list[FileScanTask]":
     return list(table.scan(row_filter=expression_of(where)).plan_files())
 
 
-def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "DuckDBPyConnection":
-    """A DuckDB connection with a view per table, as `silver.transcripts` and `transcripts`; it reaches nothing else."""
+def duck(
+    catalog: catalogs.Tables, wanted: Collection[str] | None = None, hidden: Collection[str] = ()
+) -> "DuckDBPyConnection":
+    """A DuckDB connection with a view per table, as `silver.transcripts` and `transcripts`; it reaches nothing else.
+
+    `hidden` are the fingerprints of models that are not active: their rows are in `all_models.transcripts` alone.
+    """
     import duckdb
 
     connection = duckdb.connect(":memory:")
@@ -78,8 +73,8 @@ def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "Duc
     allowed = [
         path
         for table in tables.TABLES
-        if names is None or table.name in names
-        for path in _create_view(connection, catalog, table)
+        if wanted is None or table.name in wanted
+        for path in _create_views(connection, catalog, table, hidden)
     ]
     connection.execute(f"SET allowed_paths = {quoted_list(allowed)}")
     connection.execute("SET enable_external_access = false")
@@ -87,13 +82,20 @@ def duck(catalog: catalogs.Tables, names: Collection[str] | None = None) -> "Duc
     return connection
 
 
-def run_sql(catalog: catalogs.Tables, query: str) -> dict[str, Any]:
-    """`{"columns": […], "rows": [{…}]}`; one statement that reads, over the tables it names."""
+def run_sql(
+    catalog: catalogs.Tables,
+    query: str,
+    hidden: Collection[str] = (),
+    others: Mapping[str, pa.Table] | None = None,
+) -> dict[str, Any]:
+    """`{"columns": […], "rows": [{…}]}`; one statement that reads, over the tables it names and `others`."""
     import duckdb
 
     _check_statement(query)
-    connection = duck(catalog, _named_in(query))
+    connection = duck(catalog, _named_in(query), hidden)
     try:
+        for name, rows in (others or {}).items():
+            connection.register(name, rows)
         answer = connection.sql(query).to_arrow_table()
     except duckdb.PermissionException as error:
         raise InvalidRequest("A query reads the lake's tables; files and settings are out of its reach.") from error
@@ -179,8 +181,10 @@ def _unknown(error: Exception) -> Exception:
     )
 
 
-def _create_view(connection: "DuckDBPyConnection", catalog: catalogs.Tables, table: tables.Table) -> list[str]:
-    """Returns the files that the view reads."""
+def _create_views(
+    connection: "DuckDBPyConnection", catalog: catalogs.Tables, table: tables.Table, hidden: Collection[str]
+) -> list[str]:
+    """Returns the files that the views read."""
     iceberg = catalogs.load(catalog, table.name)
     with catalogs.translated(table.name):
         tasks = plan(iceberg, {})
@@ -191,11 +195,25 @@ def _create_view(connection: "DuckDBPyConnection", catalog: catalogs.Tables, tab
         else:
             source, paths = f"rows_of_{table.short_name}", []
             connection.register(source, _scan_arrow(iceberg, columns, {}, None) if tasks else _empty(table.schema))
-    schema = table.name.partition(".")[0]
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    connection.execute(f"CREATE VIEW {table.name} AS SELECT {_names(columns)} FROM {source}")
+    for schema in (table.name.partition(".")[0], ALL_MODELS):
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    whole = f"{ALL_MODELS}.{table.short_name}"
+    connection.execute(f"CREATE VIEW {whole} AS SELECT {names(columns)} FROM {source}")
+    connection.execute(f"CREATE VIEW {table.name} AS FROM {whole} WHERE {_seen(table, hidden)}")
     connection.execute(f"CREATE VIEW main.{table.short_name} AS FROM {table.name}")
     return paths
+
+
+def _seen(table: tables.Table, hidden: Collection[str]) -> str:
+    parts = [f"NOT {condition_of({name: sorted(hidden)})}" for name in table.model_columns if hidden]
+    return " AND ".join(parts) or "true"
+
+
+def seen(rows: pa.Table, table: tables.Table, hidden: Collection[str]) -> pa.Table:
+    """Without the rows of models that are not active."""
+    for name in table.model_columns if hidden else ():
+        rows = rows.filter(pc.invert(pc.is_in(rows[name], value_set=pa.array(sorted(hidden)))))
+    return rows
 
 
 def is_local(table: "IcebergTable") -> bool:
@@ -224,7 +242,7 @@ def _scan_duck(
     if not tasks and kinds is not None:
         return _empty(kinds)
     bound = f" LIMIT {limit:d}" if limit is not None else ""
-    query = f"SELECT {_names(columns)} FROM {_files(_paths(tasks))} WHERE {condition_of(where)}{bound}"
+    query = f"SELECT {names(columns)} FROM {_files(_paths(tasks))} WHERE {condition_of(where)}{bound}"
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.sql(query).to_arrow_table()
@@ -244,68 +262,8 @@ def _scan_arrow(table: "IcebergTable", columns: Sequence[str], where: Where, lim
     return rows.cast(pa.schema([value.schema.field(name) for name in columns])) if value and known else rows
 
 
-def expression_of(where: Where) -> "BooleanExpression":
-    from pyiceberg import expressions
-
-    # PyIceberg's models take positional arguments that their types do not show.
-    e: Any = expressions
-    found: BooleanExpression = e.AlwaysTrue()
-    for name, match in where.items():
-        if isinstance(match, Between):
-            if match.low is not None:
-                found = e.And(found, e.GreaterThanOrEqual(name, _iso(match.low)))
-            if match.high is not None:
-                found = e.And(found, e.LessThan(name, _iso(match.high)))
-        elif isinstance(match, str | int | datetime):
-            found = e.And(found, e.EqualTo(name, _iso(match)))
-        else:
-            found = e.And(found, e.In(name, set(match)))
-    return found
-
-
-def _iso(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def condition_of(where: Where) -> str:
-    """Values as literals: DuckDB loads pandas to look at the first parameter it is given."""
-    parts = ["true"]
-    for name, match in where.items():
-        column = _quoted(name)
-        if isinstance(match, Between):
-            bounds = ((">=", match.low), ("<", match.high))
-            parts += [f"{column} {sign} {_literal(bound)}" for sign, bound in bounds if bound is not None]
-        elif isinstance(match, str | int | datetime):
-            parts.append(f"{column} = {_literal(match)}")
-        else:
-            parts.append(f"{column} IN ({', '.join(_literal(value) for value in match)})" if match else "false")
-    return " AND ".join(parts)
-
-
-def _literal(value: str | int | datetime) -> str:
-    match value:
-        case datetime():
-            return f"TIMESTAMPTZ '{value.isoformat()}'"
-        case str():
-            return "'" + value.replace("'", "''") + "'"
-        case _:
-            return str(int(value))
-
-
 def _files(paths: Sequence[str]) -> str:
     return f"read_parquet({quoted_list(paths)}, hive_partitioning = false)"
-
-
-def quoted_list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(_literal(text) for text in texts)}]"
-
-
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(_quoted(column) for column in columns)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _columns(table: "IcebergTable") -> tuple[str, ...]:

@@ -22,12 +22,16 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What an entry must be before it is ranked at all; `since` included, `until` not."""
+    """What an entry must be before it is ranked at all; `since` included, `until` not.
+
+    `hidden` are fingerprints of models whose texts are not to be seen: those beside the active one.
+    """
 
     customer: str | None = None
     modality: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    hidden: frozenset[str] = frozenset()
 
 
 ANYTHING: Final = Filter()
@@ -64,6 +68,10 @@ class VectorIndex(Protocol):
 
     def delete(self, chunk_ids: Collection[str] | None) -> None:
         """None empties the index and forgets its position."""
+        ...
+
+    def drop(self, fingerprint: str) -> None:
+        """Everything that this model made: its vectors, or vectors of the texts that it wrote."""
         ...
 
     def present(self, chunk_ids: Collection[str]) -> set[str]: ...

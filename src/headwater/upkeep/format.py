@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headwater.domain.tables import EFFORT, EMBEDDINGS, SAID
 from headwater.errors import Conflict, NotFound
 from headwater.storage.ledger import Ledger
+from headwater.storage.vector_index import VectorIndex
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _FACT: Final = "format"
 # Set in the ledger that a migration left behind.
 MOVED_TO: Final = "moved_to"
@@ -25,11 +27,22 @@ class Upgrade:
     """From one version to the next. `apply` may run twice: a crash can come between it and the note that it is done."""
 
     purpose: str
-    apply: Callable[["Catalog"], None]
+    apply: Callable[["Catalog", VectorIndex], None]
+
+
+def _note_effort(catalog: "Catalog", index: VectorIndex) -> None:
+    from headwater.storage.catalog import add_columns
+
+    for table in (*SAID, EMBEDDINGS):
+        add_columns(catalog, table.name, EFFORT)
+    # Its entries do not tell whose text they hold; as a view it is made again by the next run.
+    index.delete(None)
 
 
 # From a version → how to leave it. Version 1 is the first.
-UPGRADES: Final[Mapping[int, Upgrade]] = {}
+UPGRADES: Final[Mapping[int, Upgrade]] = {
+    1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +82,11 @@ def plan_upgrade(ledger: Ledger, upgrades: Mapping[int, Upgrade] = UPGRADES, wan
     return UpgradePlan(found, wanted, tuple((version, upgrades[version]) for version in range(found, wanted)))
 
 
-def apply_upgrade(plan: UpgradePlan, catalog: "Catalog", ledger: Ledger, report: Callable[[str], None]) -> None:
+def apply_upgrade(
+    plan: UpgradePlan, catalog: "Catalog", index: VectorIndex, ledger: Ledger, report: Callable[[str], None]
+) -> None:
     for version, upgrade in plan.steps:
-        upgrade.apply(catalog)
+        upgrade.apply(catalog, index)
         ledger.set_fact(_FACT, str(version + 1))
         report(f"format {version} → {version + 1}: {upgrade.purpose}")
 

@@ -17,8 +17,9 @@ from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage import catalog as catalogs
 from headwater.storage.history import holding_refs
 from headwater.storage.raw_store import RawStore
-from headwater.storage.reading import Where, scan, to_plain, to_rows
+from headwater.storage.reading import scan, to_plain, to_rows
 from headwater.storage.vector_index import VectorIndex
+from headwater.storage.where import Where
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
 _CHUNK: Final = ("chunk_id", "chunk", "seq", "model", "fingerprint", "source_table", "source_model", "locator")

@@ -141,7 +141,7 @@ def _place(uri: str) -> str:
 
 
 def _measure_memo(settings: Settings) -> Amount:
-    sizes = [found["size"] for page in open_memo(settings)._store.list() for found in page]
+    sizes = [found["size"] for page in open_memo(settings).store.list() for found in page]
     return Amount(len(sizes), sum(sizes))
 
 

@@ -13,12 +13,13 @@ from headwater.cli.session import Session, with_session
     help="Run what is quarantined again, and carry what comes of it on to search.",
 )
 @click.option("--reason", metavar="REASON", help="Only this one, such as TIMEOUT.")
+@click.option("--model", metavar="NAME", help="By this model instead, on the step that it is for.")
 @with_session
-def command(session: Session, reason: str | None) -> None:
+def command(session: Session, reason: str | None, model: str | None) -> None:
     from headwater.cli.progress import Bars
 
     with session.open() as lake, Bars({}) as bars:
-        retried = lake.retry(reason, report=bars.advance)
+        retried = lake.retry(reason, model=model, report=bars.advance)
     session.show(asdict(retried), _draw)
 
 

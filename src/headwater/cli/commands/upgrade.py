@@ -21,7 +21,7 @@ def command(session: Session, dry_run: bool) -> None:
     components = Components(load(session.directory, session.options))
     plan = plan_upgrade(components.ledger)
     if not dry_run:
-        apply_upgrade(plan, components.catalog, components.ledger, session.note)
+        apply_upgrade(plan, components.catalog, components.index, components.ledger, session.note)
     steps = [{"from": version, "purpose": step.purpose} for version, step in plan.steps]
     session.show({"found": plan.found, "wanted": plan.wanted, "steps": steps, "applied": not dry_run}, _draw)
 

@@ -1,6 +1,7 @@
 """Audio: a call, its facts and what was said in it."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ from headwater.errors import DataFault
 from headwater.flow.derive.containers import container_of, wav_header
 from headwater.flow.derive.decoding import AUDIO_CONTAINERS, duration_of, opened, sound_blocks
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
-from headwater.flow.models.port import Sound
+from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.models.loaded import Models
+from headwater.flow.models.port import SAMPLE_RATE, Model, Samples, Sound
 
 
 def probe(source: Source, models: Models) -> StepResult:
@@ -38,9 +40,24 @@ def transcribe(source: Source, models: Models) -> StepResult:
         stream = _sound_track(media)
         duration_ms = duration_of(media, stream)
         source.allow_media(duration_ms)
-        started = time.perf_counter()
-        said = model.run([Sound(sound_blocks(source, media, stream, container), duration_ms)])[0]
-        return said_result(said, time.perf_counter() - started)
+        return heard(source, model, Sound(sound_blocks(source, media, stream, container), duration_ms))
+
+
+def heard(source: Source, model: Model, sound: Sound) -> StepResult:
+    """What a speech model makes of a sound, paid by the seconds of sound that it was given."""
+    source.allow(model.card.deadline_seconds)
+    samples = 0
+
+    def counted() -> Iterator[Samples]:
+        nonlocal samples
+        for block in sound.blocks:
+            samples += len(block)
+            yield block
+
+    started = time.perf_counter()
+    said = model.run([Sound(counted(), sound.duration_ms)])[0]
+    seconds = max(samples / SAMPLE_RATE, (sound.duration_ms or 0) / 1000)
+    return said_result(said, model.card, Effort(time.perf_counter() - started, audio_seconds=seconds))
 
 
 def _sound_track(media: Any) -> Any:

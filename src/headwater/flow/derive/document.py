@@ -7,8 +7,9 @@ from typing import Final
 from headwater.domain.tables import CAPTIONS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
 from headwater.flow.models.documents import SCANS_MAX, open_document
+from headwater.flow.models.loaded import Models
 
 HEAD_BYTES: Final = 1024  # a PDF may begin with a little of something else
 SCAN_SECONDS: Final = 5.0  # that a scanned page may take to be read
@@ -20,10 +21,11 @@ def probe(source: Source, models: Models) -> StepResult:
 
 def extract(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.extract")
-    source.allow(SCAN_SECONDS * min(_checked_pages(source), SCANS_MAX))
+    pages = _checked_pages(source)
+    source.allow(SCAN_SECONDS * min(pages, SCANS_MAX) + model.card.deadline_seconds)
     started = time.perf_counter()
     said = model.run([source.content])[0]
-    return said_result(said, time.perf_counter() - started)
+    return said_result(said, model.card, Effort(time.perf_counter() - started, images=pages))
 
 
 def _checked_pages(source: Source) -> int:

@@ -13,7 +13,8 @@ from headwater.domain.locator import Segment
 from headwater.domain.tables import CAPTIONS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Limits, Source
-from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
@@ -34,9 +35,10 @@ def caption(source: Source, models: Models) -> StepResult:
         full = image.size
         picture, turned = _decoded(image)
     wide = full[::-1] if turned else full
+    source.allow(model.card.deadline_seconds)
     started = time.perf_counter()
     said = scaled(model.run([picture])[0], wide[0] / picture.shape[1])
-    return said_result(said, time.perf_counter() - started)
+    return said_result(said, model.card, Effort(time.perf_counter() - started, images=1))
 
 
 def scaled(said: Said, factor: float) -> Said:

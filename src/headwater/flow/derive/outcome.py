@@ -23,7 +23,13 @@ def _columns() -> list[pa.Field]:
     return list(found.values())
 
 
-SCHEMA: Final = pa.schema([pa.field("table", pa.string()), pa.field("event_seq", pa.int64()), *_columns()])
+# Beside the tables' own columns: where a row belongs, the event it came from, and whether a model was called for it.
+_ABOUT: Final = (
+    pa.field("table", pa.string()),
+    pa.field("event_seq", pa.int64()),
+    pa.field("remembered", pa.bool_()),
+)
+SCHEMA: Final = pa.schema([*_ABOUT, *_columns()])
 
 
 def columns_of(table: Table) -> list[str]:

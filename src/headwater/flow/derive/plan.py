@@ -1,21 +1,56 @@
-"""Which model does which step: the settings' choice, as a plan that travels to the workers."""
+"""Which models do which steps: the book's choice, as a plan that travels to the workers."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
+from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.tables import EVENTS
 from headwater.flow.derive.registry import STEPS
-from headwater.flow.derive.step import Models, Step
+from headwater.flow.derive.step import Step
 from headwater.flow.derive.worker import PlannedStep, Work
-from headwater.settings import SETTINGS, Settings
+from headwater.flow.models.choice import require_same
+from headwater.flow.models.loaded import Models, models_of
+from headwater.settings import Settings
 
 
-def plan_work(settings: Settings, *, now: datetime) -> Work:
-    """Loads no model: a card tells who will have made a row."""
-    values = {setting.name: settings[setting.name] for setting in SETTINGS}
-    models = Models(values)
-    steps = {modality.value: tuple(_planned(step, models) for step in steps) for modality, steps in STEPS.items()}
-    return Work(steps, settings, now)
+def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int = 1) -> Work:
+    """Every model that is kept for each step. Loads none: a card tells who will have made a row."""
+    models = models_of(settings)
+    steps = {
+        modality.value: tuple(planned for step in steps for planned in _planned(step, models, book))
+        for modality, steps in STEPS.items()
+    }
+    return Work(steps, settings, now, share)
 
 
-def _planned(step: Step, models: Models) -> PlannedStep:
-    card = models.card(step)
-    return PlannedStep(step.name, step.table.name, card.label, card.fingerprint, step.model_setting is not None)
+def with_building(book: ModelBook, model: KnownModel) -> ModelBook:
+    """The book as if `model` were the only one of its step: for work on it alone."""
+    others = tuple(other for other in book.models if other.step != model.step)
+    return ModelBook((*others, replace(model, state=State.BESIDE)))
+
+
+def _planned(step: Step, models: Models, book: ModelBook) -> Iterator[PlannedStep]:
+    if step.model_setting is None:
+        yield _plan(step, models, None)
+        return
+    for known in book.kept(step.name):
+        chosen = models.chosen(step.model_setting, known.name)
+        require_same(known, chosen.card(step.model_setting))
+        yield _plan(step, chosen, known)
+
+
+def _plan(step: Step, models: Models, known: KnownModel | None) -> PlannedStep:
+    card = models.card(step.named_by)
+    return PlannedStep(
+        name=step.name,
+        table=step.table.name,
+        model_name=known.name if known else step.fixed_model,
+        label=card.label,
+        fingerprint=card.fingerprint,
+        position=known.position_in(EVENTS.name) if known else EVENTS.name,
+        setting=step.model_setting,
+        memoised=known is not None and not card.instant,
+        paid=card.price > 0,
+        concurrency=card.concurrency,
+    )

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from headwater.domain.modality import Modality
@@ -27,18 +28,33 @@ LOAD_SECONDS: Final = 60.0  # a cold machine may take this long to start a child
 READ_BYTES: Final = 1 << 20
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
-Result = dict[str, dict[str, Any]]  # by step: {"ok": result} or {"fault": (reason, detail)}
+Answer = dict[str, Any]  # {"ok": result} or {"fault": (reason, detail)}
+Result = dict[str, Answer]  # by the step's tag
+Answered = Callable[[int, str, Answer], None]  # told of each answer as it comes: which job, which tag, what
+
+
+@dataclass(frozen=True, slots=True)
+class StepJob:
+    """A step to do. `tag` is what the answer is known by; `model` is the one to use in place of the setting's."""
+
+    tag: str
+    step: str
+    setting: str | None = None
+    model: str | None = None
 
 
 def sandbox_config(settings: Settings, **extra: Any) -> dict[str, Any]:
     """What a child must know of a lake, as plain values that travel to the workers."""
     values = {setting.name: settings.chosen[setting.name].value for setting in SETTINGS}
-    return {"lake": str(settings.lake), "settings": values, **extra}
+    return {"lake": str(settings.lake), "settings": values, "models": dict(settings.models), **extra}
 
 
-def job(steps: Sequence[str], modality: str, pointer: Mapping[str, Any], text: str | None = None) -> dict[str, Any]:
+def job(
+    steps: Sequence[str | StepJob], modality: str, pointer: Mapping[str, Any], text: str | None = None
+) -> dict[str, Any]:
+    """A bare name is a step with the setting's own model."""
     return {
-        "steps": list(steps),
+        "steps": [asdict(step if isinstance(step, StepJob) else StepJob(step, step)) for step in steps],
         "modality": str(modality),
         "pointer": dict(pointer),
         "text": text if modality == Modality.CHAT else None,
@@ -61,19 +77,31 @@ class Sandbox:
         """One object. A step that is missing from the answer was spoken for by an earlier fault."""
         return self.derive_many([job(steps, modality, pointer, text)])[0]
 
-    def derive_many(self, jobs: Sequence[Mapping[str, Any]]) -> list[Result]:
+    def derive_many(
+        self, jobs: Sequence[Mapping[str, Any]], threads: int = 1, answered: Answered | None = None
+    ) -> list[Result]:
         """Several objects, made by `job`, at once: less talk for each. Answers come in the same order.
 
         Raises Unavailable where the raw store does not answer: that is no object's fault.
         """
-        results: list[Result] = []
-        while len(results) < len(jobs):
-            run = self._run(jobs[len(results) :])
-            results.extend(run.finished)
-            if run.trouble is not None:
-                self.close()
-                results.append(self._again(jobs[len(results)], run))
-        return results
+        told = answered or (lambda number, tag, answer: None)
+        results: dict[int, Result] = {}
+        while left := [number for number in range(len(jobs)) if number not in results]:
+            run = self._run([jobs[number] for number in left], threads, _renumbered(told, left))
+            results |= {left[number]: result for number, result in run.finished.items()}
+            if run.trouble is None:
+                continue
+            self.close()
+            waiting = [number for number in range(len(left)) if number not in run.finished]
+            suspects = [number for number in waiting if number in run.begun] or waiting[:1]
+            # Of several under way nobody knows whose fault it was: each is tried alone, and none is blamed yet.
+            blamed = run.trouble if len(suspects) == 1 else None
+            for number in suspects:
+                known = run.partial.get(number, {})
+                results[left[number]] = again = self._again(jobs[left[number]], known, blamed)
+                for tag in again.keys() - known.keys():
+                    told(left[number], tag, again[tag])
+        return [results[number] for number in range(len(jobs))]
 
     def close(self) -> None:
         if self._child is not None:
@@ -85,25 +113,30 @@ class Sandbox:
         """The child's, while there is one."""
         return self._child.process.pid if self._child else None
 
-    def _again(self, lost: Mapping[str, Any], run: "_Run") -> Result:
-        """The object that was in hand when the child was lost. A crash gets a second chance, a hang does not."""
-        result, crashes = dict(run.partial), 0
-        while run.trouble and (left := [step for step in lost["steps"] if step not in result]):
-            crashes = crashes + 1 if not run.partial else 1
-            if run.trouble[0] == "TIMEOUT" or crashes == ATTEMPTS:
-                result[left[0]] = {"fault": run.trouble}
-                crashes = 0
-                if left.pop(0) == WHOLE_OBJECT or not left:
-                    break
-            run = self._run([{**lost, "steps": left}])
-            result |= run.finished[0] if run.finished else run.partial
-            if run.trouble:
-                self.close()
+    def _again(self, lost: Mapping[str, Any], partial: Result, trouble: tuple[str, str] | None) -> Result:
+        """An object that was in hand when the child was lost. A crash gets a second chance, a hang does not."""
+        result, crashes = dict(partial), 0
+        while left := [step for step in lost["steps"] if step["tag"] not in result]:
+            if trouble:
+                crashes += 1
+                if trouble[0] == "TIMEOUT" or crashes >= ATTEMPTS:
+                    result[left[0]["tag"]] = {"fault": trouble}
+                    crashes = 0
+                    if left.pop(0)["step"] == WHOLE_OBJECT or not left:
+                        break
+            run = self._run([{**lost, "steps": left}], 1, lambda *_: None)
+            fresh = run.finished.get(0) or run.partial.get(0, {})
+            crashes = 0 if fresh else crashes
+            result |= fresh
+            trouble = run.trouble
+            if trouble is None:
+                break
+            self.close()
         return result
 
-    def _run(self, jobs: Sequence[Mapping[str, Any]]) -> "_Run":
+    def _run(self, jobs: Sequence[Mapping[str, Any]], threads: int, answered: Answered) -> "_Run":
         try:
-            return self._started().run(jobs)
+            return self._started().run(jobs, threads, answered)
         except Unavailable:
             self.close()  # answers to the rest of the batch are still on their way
             raise
@@ -115,14 +148,38 @@ class Sandbox:
         return self._child
 
 
-class _Run:
-    """What came of a batch: whole answers, the answers of the object in hand, and why it stopped, if it did."""
+def _renumbered(told: Answered, numbers: Sequence[int]) -> Answered:
+    """For a child that was given only some of the jobs."""
+    return lambda number, tag, answer: told(numbers[number], tag, answer)
 
-    def __init__(self) -> None:
-        self.finished: list[Result] = []
-        self.partial: Result = {}
-        self.allowed = 0.0
+
+class _Run:
+    """What came of a batch: whole answers, the answers of objects in hand, and why it stopped, if it did."""
+
+    def __init__(self, answered: Answered) -> None:
+        self.answered = answered
+        self.begun: set[int] = set()
+        self.finished: dict[int, Result] = {}
+        self.partial: dict[int, Result] = {}
+        self.allowed: dict[int, float] = {}
         self.trouble: tuple[str, str] | None = None
+
+    def note(self, message: Mapping[str, Any]) -> None:
+        number = message["job"]
+        if "unavailable" in message:
+            raise Unavailable(message["unavailable"])
+        if "begun" in message:
+            self.begun.add(number)
+            self.partial[number] = {}
+        elif "allow" in message:
+            self.allowed[number] = max(self.allowed.get(number, 0.0), float(message["allow"]))
+        elif "done" in message:
+            self.finished[number] = self.partial.pop(number)
+            self.allowed.pop(number, None)
+        else:
+            answer = {"fault": tuple(message["fault"])} if "fault" in message else {"ok": message["ok"]}
+            self.partial[number][message["tag"]] = answer
+            self.answered(number, message["tag"], answer)
 
 
 class _Child:
@@ -143,12 +200,13 @@ class _Child:
         self._loading = True
         self._send(packed(config))
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> _Run:
-        run = _Run()
-        self._send(packed(list(jobs)))
+    def run(self, jobs: Sequence[Mapping[str, Any]], threads: int, answered: Answered) -> _Run:
+        run = _Run(answered)
+        self._send(packed({"jobs": list(jobs), "threads": threads}))
         while len(run.finished) < len(jobs):
             # The clock starts again with each answer; what an object was allowed on top holds for all its steps.
-            seconds = self._limits.step_seconds + run.allowed + (LOAD_SECONDS if self._loading else 0)
+            allowed = max(run.allowed.values(), default=0.0)
+            seconds = self._limits.step_seconds + allowed + (LOAD_SECONDS if self._loading else 0)
             data = self._receive(time.monotonic() + seconds)
             if not data:
                 run.trouble = self._trouble(hung=data is None)
@@ -169,18 +227,8 @@ class _Child:
     def _note(self, run: _Run, message: Mapping[str, Any]) -> None:
         if "loading" in message:
             self._ready, self._loading = True, message["loading"]
-        elif "unavailable" in message:
-            raise Unavailable(message["unavailable"])
-        elif "allow" in message:
-            run.allowed = max(run.allowed, float(message["allow"]))
-        elif "done" in message:
-            run.finished.append(run.partial)
-            run.partial, run.allowed = {}, 0.0
-        elif "fault" in message:
-            reason, detail = message["fault"]
-            run.partial[message["step"]] = {"fault": (reason, detail)}
         else:
-            run.partial[message["step"]] = {"ok": message["ok"]}
+            run.note(message)
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has died: reading will tell how

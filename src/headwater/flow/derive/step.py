@@ -1,17 +1,19 @@
 """A step of derivation as a value: its name, the table that it fills, the setting that names its model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.domain.tables import Table
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
-from headwater.flow.models.documents import Pdfium
-from headwater.flow.models.port import Model, ModelCard, Said
-from headwater.flow.models.registry import load_model
+from headwater.flow.models.loaded import Models
+from headwater.flow.models.port import ModelCard, Said
 
 StepResult = dict[str, Any]
+LETTERS_PER_SECOND, LETTERS_BESIDES = 60, 2_000
+LETTERS_PER_PICTURE: Final = 100_000
+LETTERS_PER_DOCUMENT: Final = 20_000_000
 PROBE_FIELDS: Final = ("duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec")
 
 
@@ -24,44 +26,14 @@ class Step:
 
     name: str
     table: Table
-    run: Callable[[Source, "Models"], StepResult | None]
+    run: Callable[[Source, Models], StepResult | None]
     model_setting: str | None = None
     fixed_model: str = "probe"
 
-
-class Models:
-    """The models that settings name, each loaded when first needed and kept."""
-
-    def __init__(self, settings: Mapping[str, Any], loading: Callable[[bool], None] | None = None) -> None:
-        """`loading` is told when a model begins to load and when it is there."""
-        self._settings = settings
-        self._loading = loading or (lambda begun: None)
-        self._known: dict[str, Model] = {}
-        self._loaded: set[str] = set()
-
-    def card(self, step: Step) -> ModelCard:
-        """Who will have made the step's rows. Loads nothing."""
-        return self._find(step.model_setting or step.fixed_model).card
-
-    def loaded(self, setting: str) -> Model:
-        """By setting: `models.transcribe`."""
-        model = self._find(setting)
-        if setting not in self._loaded:
-            if isinstance(model, Pdfium) and model.reader is not None:
-                self.loaded("models.caption")
-            self._loading(True)
-            model.load()
-            self._loading(False)
-            self._loaded.add(setting)
-        return model
-
-    def _find(self, setting: str) -> Model:
-        if setting not in self._known:
-            model = load_model(str(self._settings[setting]) if setting.startswith("models.") else setting)
-            if isinstance(model, Pdfium):
-                model.reader = self._find("models.caption")
-            self._known[setting] = model
-        return self._known[setting]
+    @property
+    def named_by(self) -> str:
+        """What `Models` knows its model by."""
+        return self.model_setting or self.fixed_model
 
 
 def probed(**found: Any) -> StepResult:
@@ -69,16 +41,49 @@ def probed(**found: Any) -> StepResult:
     return {name: found.get(name) for name in PROBE_FIELDS}
 
 
-def said_result(said: Said, model_seconds: float) -> StepResult:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a model was given and how long it took, from which its cost is told."""
+
+    model_seconds: float
+    audio_seconds: float = 0.0
+    images: int = 0
+    calls: int = 1
+
+
+def said_result(said: Said, card: ModelCard, effort: Effort) -> StepResult:
     """A row's columns; raises DataFault BAD_OUTPUT where a model answered with something unusable."""
     if not isinstance(said, Said) or not isinstance(said.text, str):
         raise DataFault("BAD_OUTPUT", f"The model answered with {type(said).__name__}, not with text.")
     if said.confidence is not None and not 0 <= said.confidence <= 1:
         raise DataFault("BAD_OUTPUT", f"The model's confidence is {said.confidence}; it must be between 0 and 1.")
+    _require_sensible(said.text, _letters_max(card, effort))
+    cost = card.cost(seconds=effort.audio_seconds, images=effort.images, tokens=said.tokens, calls=effort.calls)
     return {
         "text": said.text,
         "language": said.language,
         "confidence": said.confidence,
         "segments": [segment.to_dict() for segment in said.segments],
-        "model_seconds": round(model_seconds, 4),
+        "model_seconds": round(effort.model_seconds, 4),
+        "tokens": said.tokens,
+        "cost": cost,
+        "attempts": said.attempts,
     }
+
+
+def _letters_max(card: ModelCard, effort: Effort) -> int:
+    """Far more than anybody says or shows: a model that goes round in circles goes past it."""
+    if card.accepts == "speech" and effort.audio_seconds:
+        return LETTERS_BESIDES + int(effort.audio_seconds * LETTERS_PER_SECOND)
+    if card.accepts == "picture" and effort.images:
+        return LETTERS_PER_PICTURE * effort.images
+    return LETTERS_PER_DOCUMENT
+
+
+def _require_sensible(text: str, letters_max: int) -> None:
+    if len(text) > letters_max:
+        raise DataFault("BAD_OUTPUT", f"The model answered with {len(text):,} letters; {letters_max:,} would be many.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataFault("BAD_OUTPUT", f"The model's text is not text: {error.reason}.") from error

@@ -14,12 +14,14 @@ import numpy as np
 from headwater.domain.locator import Segment
 from headwater.domain.tables import CAPTIONS, METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
+from headwater.flow.derive.audio import heard
 from headwater.flow.derive.containers import container_of
 from headwater.flow.derive.decoding import VIDEO_CONTAINERS, duration_of, opened, sound_blocks
 from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Models, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
 from headwater.flow.models.language import tell_language
+from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said, Sound
 
 FRAME_SECONDS: Final = 2.0
@@ -63,16 +65,18 @@ def transcribe(source: Source, models: Models) -> StepResult | None:
         stream = media.streams.audio[0]
         duration_ms = duration_of(media, stream)
         source.allow_media(duration_ms)
-        started = time.perf_counter()
-        said = model.run([Sound(sound_blocks(source, media, stream, container), duration_ms)])[0]
-        return said_result(said, time.perf_counter() - started)
+        return heard(source, model, Sound(sound_blocks(source, media, stream, container), duration_ms))
 
 
 def caption(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.caption")
     started = time.perf_counter()
-    read = [(frame, scaled(model.run([frame.picture])[0], frame.scale)) for frame in key_frames(source)]
-    return said_result(_together(read), time.perf_counter() - started)
+    read = []
+    for frame in key_frames(source):
+        source.allow(model.card.deadline_seconds)
+        read.append((frame, scaled(model.run([frame.picture])[0], frame.scale)))
+    effort = Effort(time.perf_counter() - started, images=len(read), calls=len(read))
+    return said_result(_together(read), model.card, effort)
 
 
 def key_frames(source: Source) -> Iterator[KeyFrame]:
@@ -158,12 +162,20 @@ def _together(read: list[tuple[KeyFrame, Said]]) -> Said:
     segments: list[Segment] = []
     standing: set[str] = set()
     for frame, said in read:
-        fresh = [part for part in said.segments if part.text not in standing]
+        parts = said.segments or ((Segment(said.text),) if said.text else ())
+        fresh = [part for part in parts if part.text not in standing]
         segments += [Segment(part.text, replace(part.locator, frame_ms=frame.frame_ms)) for part in fresh]
-        standing = {part.text for part in said.segments}
+        standing = {part.text for part in parts}
     text = "\n".join(part.text for part in segments)
     scores = [said.confidence for _, said in read if said.confidence is not None]
-    return Said(text, tell_language(text), sum(scores) / len(scores) if scores else None, tuple(segments))
+    return Said(
+        text,
+        tell_language(text),
+        sum(scores) / len(scores) if scores else None,
+        tuple(segments),
+        tokens=sum(said.tokens for _, said in read),
+        attempts=sum(said.attempts for _, said in read),
+    )
 
 
 STEPS: Final = (

@@ -10,7 +10,7 @@ from headwater.flow.models.port import ModelCard, Said
 class Inline:
     """Chat: what was written is what was said."""
 
-    card: Final = ModelCard("inline", "1", accepts="text", produces="text", batch_items=1000)
+    card: Final = ModelCard("inline", "1", accepts="text", produces="text", batch_items=1000, instant=True)
 
     def load(self) -> None:
         pass
@@ -22,7 +22,7 @@ class Inline:
 class Probe:
     """Stands for our own reading of headers, so that metadata rows name who made them like all others."""
 
-    card: Final = ModelCard("probe", "1", accepts="document", produces="text")
+    card: Final = ModelCard("probe", "1", accepts="document", produces="text", instant=True)
 
     def load(self) -> None:
         pass

@@ -46,6 +46,7 @@ class Lexical:
             "pairs": PAIR_WEIGHT,
         },
         batch_items=512,
+        instant=True,
     )
 
     def load(self) -> None:

@@ -167,7 +167,7 @@ class Breaker:
         self._trouble = ""
         self._open_until: float | None = None
         self._trying = False
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     def check(self) -> None:
         """Raises Unavailable while nothing may pass."""
@@ -178,9 +178,14 @@ class Breaker:
         """Raises Unavailable while open; else what `attempt(seconds)` answers or raises, which is remembered."""
         with self._lock:
             self._refuse()
+            # While one tries, the others wait for what becomes of it: they have done nothing to be refused for.
+            self._lock.wait_for(lambda: not self._trying, seconds)
+            self._refuse()
             trying = self._trying = self._open_until is not None
         try:
             answer = attempt(seconds)
+            self._note("")
+            return answer
         except TryAgain as failure:
             # Who says when to come back is alive.
             self._note("" if failure.after_seconds is not None else str(failure))
@@ -193,15 +198,18 @@ class Breaker:
             raise
         finally:
             if trying:
-                self._trying = False
-        self._note("")
-        return answer
+                self._tried()
+
+    def _tried(self) -> None:
+        with self._lock:
+            self._trying = False
+            self._lock.notify_all()
 
     def _refuse(self) -> None:
         if self._open_until is None:
             return
         left = self._open_until - self._clock()
-        if left > 0 or self._trying:
+        if left > 0:
             raise Unavailable(
                 f"{self._name} failed {self._failures} times in a row and is left alone for {max(left, 0):.0f} s: "
                 f"{self._trouble}. Check the endpoint; the work goes on when it answers again."

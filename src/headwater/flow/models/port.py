@@ -129,6 +129,11 @@ class Model(Protocol):
     def run(self, batch: Sequence[Any]) -> Sequence[Any]: ...
 
 
+def vector_of(answer: Embedded | Vector) -> Vector:
+    """The vector, whether or not the model told what it took."""
+    return answer.vector if isinstance(answer, Embedded) else answer
+
+
 def installed_version(distribution: str) -> str:
     """A package's version, without importing it."""
     return metadata.version(distribution)

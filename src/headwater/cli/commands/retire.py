@@ -1,0 +1,34 @@
+"""`headwater retire`"""
+
+from typing import Any
+
+import click
+
+from headwater.cli.session import Session, with_session
+
+
+@click.command(
+    short_help="Remove a model's rows and vectors.",
+    help="Remove the rows and vectors of a model that is not active. The memo keeps its answers.",
+)
+@click.argument("step")
+@click.argument("model")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@with_session
+def command(session: Session, step: str, model: str, dry_run: bool) -> None:
+    with session.open() as lake:
+        if dry_run:
+            plan = lake.models.plan_retire(step, model)
+        else:
+            session.note("Starting Spark …")
+            plan = lake.models.retire(step, model, report=lambda part: session.note(f"{part} done"))
+    session.show({**plan.to_dict(), "applied": not dry_run}, _draw)
+
+
+def _draw(plan: dict[str, Any]) -> None:
+    from headwater.cli.output import say, table
+
+    say(f"{plan['step']} by {plan['model']} ({plan['fingerprint']})")
+    table(("table", "rows"), [(name, f"{rows:,}") for name, rows in plan["rows"].items()], ("rows",))
+    say(f"{plan['vectors']:,} vectors leave the index with them.")
+    say("Done." if plan["applied"] else f"Do it: headwater retire {plan['step']} {plan['fingerprint']}")

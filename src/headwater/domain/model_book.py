@@ -1,0 +1,136 @@
+"""The model book: which models a lake knows for each step, and which one its readers see.
+
+One model a step is active: search and views show its rows alone. Others may stand beside it, kept up with what
+arrives, so that flipping forth and back is a change of this book and nothing else.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Self
+
+from headwater.errors import Conflict, InvalidRequest, NotFound
+
+
+class State(StrEnum):
+    ACTIVE = "active"
+    BESIDE = "beside"  # complete, and kept up with what arrives; seen by nobody
+    BUILDING = "building"  # a replay is under way, or stopped half-way
+    SOME = "some"  # it was tried on some objects: a retry by another model
+    LEAVING = "leaving"  # retired; its rows are being removed
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """`name` is how it is loaded, `label` how its rows call it. `replayed` says that it was brought in later, so it has
+    a position of its own in each source; the first model of a step has the step's."""
+
+    step: str
+    name: str
+    label: str
+    fingerprint: str
+    state: State
+    since: str
+    replayed: bool = False
+
+    @property
+    def kept(self) -> bool:
+        return self.state in {State.ACTIVE, State.BESIDE}
+
+    def position_in(self, source: str) -> str:
+        """The name of its position in a table upstream."""
+        return f"{source}/{self.step}/{self.fingerprint}" if self.replayed else source
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBook:
+    models: tuple[KnownModel, ...] = ()
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Self:
+        rows = json.loads(text) if text else []
+        return cls(tuple(KnownModel(**{**row, "state": State(row["state"])}) for row in rows))
+
+    def to_text(self) -> str:
+        return json.dumps([asdict(model) for model in self.models], ensure_ascii=False)
+
+    def of(self, step: str) -> tuple[KnownModel, ...]:
+        return tuple(model for model in self.models if model.step == step)
+
+    def kept(self, step: str) -> tuple[KnownModel, ...]:
+        """The active one first: it is derived first, too."""
+        return tuple(sorted((model for model in self.of(step) if model.kept), key=lambda m: m.state != State.ACTIVE))
+
+    def active(self, step: str) -> KnownModel | None:
+        return next((model for model in self.of(step) if model.state is State.ACTIVE), None)
+
+    def get(self, step: str, fingerprint: str) -> KnownModel | None:
+        return next((model for model in self.of(step) if model.fingerprint == fingerprint), None)
+
+    def find(self, step: str, wanted: str) -> KnownModel:
+        """By name, label, the beginning of a fingerprint, or ACTIVE; NotFound tells what there is."""
+        known = self.of(step)
+        if wanted == "ACTIVE" and (active := self.active(step)):
+            return active
+        found = [m for m in known if wanted in {m.name, m.label, m.fingerprint}]
+        found = found or [m for m in known if len(wanted) >= 4 and m.fingerprint.startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            prints = ", ".join(model.fingerprint for model in found)
+            raise InvalidRequest(f"{wanted} names more than one model of {step}. Say which fingerprint: {prints}.")
+        there = ", ".join(f"{model.name} ({model.fingerprint})" for model in known) or "none yet"
+        raise NotFound(f"{step} knows no model {wanted}; it knows {there}. See: headwater models")
+
+    def hidden(self) -> frozenset[str]:
+        """The fingerprints that nobody is to see. A model serves one step, so a fingerprint is enough."""
+        return frozenset(model.fingerprint for model in self.models if model.state is not State.ACTIVE)
+
+    def with_model(self, model: KnownModel) -> Self:
+        """Added, or in place of what was known of it. The first of a step may be active; no second one."""
+        others = tuple(m for m in self.models if (m.step, m.fingerprint) != (model.step, model.fingerprint))
+        if model.state is State.ACTIVE and any(m.step == model.step and m.state is State.ACTIVE for m in others):
+            raise Conflict(f"{model.step} has an active model already. Flip with: headwater activate {model.step} …")
+        return type(self)((*others, model))
+
+    def with_new(self, model: KnownModel) -> Self:
+        """Added, unless it is known."""
+        return self if self.get(model.step, model.fingerprint) else self.with_model(model)
+
+    def with_building(self, model: KnownModel) -> Self:
+        """A replay begins, or goes on: added, or what was made for some objects is to become whole."""
+        found = self.get(model.step, model.fingerprint)
+        if found is None:
+            return self.with_model(replace(model, state=State.BUILDING, replayed=True))
+        if found.state is State.LEAVING:
+            raise Conflict(f"{found.label} is being removed. Finish that: headwater retire {found.step} {found.name}")
+        return self.with_model(replace(found, state=State.BUILDING)) if found.state is State.SOME else self
+
+    def labels(self) -> dict[str, str]:
+        """What each model is called, by the tag of its rows."""
+        return {f"{model.step}/{model.fingerprint}": model.label for model in self.models}
+
+    def without(self, model: KnownModel) -> Self:
+        return type(self)(tuple(m for m in self.models if m != model))
+
+    def activated(self, model: KnownModel) -> Self:
+        """The other steps aside beside it: one value for another, so nobody sees two or none."""
+        if not model.kept:
+            way = f"headwater replay {model.step} --model {model.name}"
+            raise Conflict(f"{model.label} has not been made for all objects yet. First: {way}")
+        return type(self)(tuple(self._flipped(other, model) for other in self.models))
+
+    def retired(self, model: KnownModel) -> Self:
+        if model.state is State.ACTIVE:
+            raise Conflict(
+                f"{model.label} is active for {model.step}. Activate another one first: headwater models shows them."
+            )
+        return self.with_model(replace(model, state=State.LEAVING))
+
+    @staticmethod
+    def _flipped(other: KnownModel, model: KnownModel) -> KnownModel:
+        if (other.step, other.fingerprint) == (model.step, model.fingerprint):
+            return replace(other, state=State.ACTIVE)
+        if other.step == model.step and other.state is State.ACTIVE:
+            return replace(other, state=State.BESIDE)
+        return other

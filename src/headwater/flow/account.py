@@ -1,0 +1,33 @@
+"""The account of a run: what each stage did, and what each model had to do for it and cost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.flow.spent import Spent
+
+
+def _nowhere() -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Account:
+    """`done` and `models` belong to the journal, which `save` writes down; `spent` is the same as sums."""
+
+    done: dict[str, int] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    save: Callable[[], None] = _nowhere
+    spent: dict[str, Spent] = field(default_factory=dict)
+
+    def count(self, stage: str, done: int) -> None:
+        self.done[stage] = self.done.get(stage, 0) + done
+
+    def add(self, efforts: Mapping[str, Spent], labels: Mapping[str, str]) -> None:
+        """Efforts by tag; steps that ask no model (`labels` does not know them) are left out."""
+        for tag, effort in efforts.items():
+            self.spent[tag] = self.spent.get(tag, Spent()) + effort
+        for tag in self.spent.keys() & labels.keys():
+            self.models[tag] = {"model": labels[tag], **self.spent[tag].to_dict()}
+        if self.models:
+            self.save()

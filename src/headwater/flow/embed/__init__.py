@@ -1,0 +1,1 @@
+"""Embed: a vector for every chunk of text."""

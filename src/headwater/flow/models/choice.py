@@ -1,0 +1,92 @@
+"""Which model each step begins with: the settings' choice enters the book once, and from then on the book decides.
+
+A setting that changes later changes nothing by itself: rows of two models would stand side by side. It is a wish, and
+the way to it is a replay and a flip.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from headwater.clock import to_text
+from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.errors import Conflict, InvalidRequest
+from headwater.flow.models.loaded import Models
+from headwater.flow.models.port import ModelCard
+
+# The steps whose model can be chosen, and the setting that names the first one.
+CHOICES: Final = {
+    "transcribe": "models.transcribe",
+    "caption": "models.caption",
+    "extract": "models.extract",
+    "embed": "models.embed",
+}
+_TAKES: Final = {
+    "transcribe": ("speech", "text"),
+    "caption": ("picture", "text"),
+    "extract": ("document", "text"),
+    "embed": ("text", "vector"),
+}
+
+
+def settled(book: ModelBook, models: Models, empty: Collection[str], now: datetime) -> ModelBook:
+    """The book with a model for every step. `empty` are the steps without a row: there the setting still decides."""
+    for step, setting in CHOICES.items():
+        active = book.active(step)
+        card = models.card(setting)
+        if active is not None and (step not in empty or active.fingerprint == card.fingerprint):
+            continue
+        if active is not None:
+            book = book.without(active)
+        book = book.with_model(known_model(models, step, models.name_of(setting), State.ACTIVE, now))
+    return book
+
+
+def known_model(
+    models: Models, step: str, name: str, state: State, now: datetime, *, replayed: bool = False
+) -> KnownModel:
+    """A model by its name, checked to be one for this step."""
+    if step not in CHOICES:
+        raise InvalidRequest(f"{step} has no model to choose. These have: {', '.join(CHOICES)}.")
+    card = models.chosen(CHOICES[step], name).card(CHOICES[step])
+    if (card.accepts, card.produces) != _TAKES[step]:
+        takes, makes = _TAKES[step]
+        raise InvalidRequest(
+            f"{card.label} makes {card.produces} of {card.accepts}; {step} needs a model that makes {makes} of {takes}."
+        )
+    return KnownModel(step, name, card.label, card.fingerprint, state, to_text(now), replayed)
+
+
+def step_of(models: Models, name: str) -> str:
+    """The step that a model is for."""
+    card = models.chosen("models.embed", name).card("models.embed")
+    for step, takes in _TAKES.items():
+        if takes == (card.accepts, card.produces):
+            return step
+    raise InvalidRequest(f"{card.label} makes {card.produces} of {card.accepts}; no step here needs that.")
+
+
+def require_same(known: KnownModel, card: ModelCard) -> None:
+    """Raises Conflict where a model's name now stands for another model: its rows must not be mixed with the old."""
+    if known.fingerprint != card.fingerprint:
+        raise Conflict(
+            f"{known.step} works with {known.name} {known.fingerprint}, but that name now stands for {card.label} "
+            f"{card.fingerprint}: its version, options or weights have changed. {_way_out(known)}"
+        )
+
+
+def _way_out(known: KnownModel) -> str:
+    if known.state is not State.ACTIVE:
+        return f"Take the change back, or let it go: headwater retire {known.step} {known.fingerprint}"
+    return f"Take the change back, or move over to it: headwater replay {known.step} --model {known.name}"
+
+
+def unheeded(book: ModelBook, models: Models) -> list[str]:
+    """A sentence for each setting that names another model than the active one."""
+    wishes = ((step, setting, book.active(step)) for step, setting in CHOICES.items())
+    return [
+        f"{setting} names {models.name_of(setting)}, but {active.name} is active. "
+        f"To change over: headwater replay {step} --model {models.name_of(setting)}, then headwater activate."
+        for step, setting, active in wishes
+        if active is not None and active.name != models.name_of(setting)
+    ]

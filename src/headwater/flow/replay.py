@@ -1,0 +1,125 @@
+"""Replay: a step's rows once more, by another model, beside what is there.
+
+It derives with the very code of the live flow; what differs is where the model's position begins. While it works, what
+arrives is brought in as in any run, so nothing waits for it. When the model has caught up it stands beside the active
+one and is kept up by every run from then on.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headwater import telemetry
+from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.tables import EVENTS
+from headwater.errors import Conflict, NotFound
+from headwater.flow.derive.plan import plan_work, with_building
+from headwater.flow.derive.registry import STEPS
+from headwater.flow.derive.stage import Cut, Derived, replay_next
+from headwater.flow.embed.stage import Embeddings, replay_embed_next
+from headwater.flow.run import Pace, Run
+from headwater.flow.spent import Spent
+from headwater.storage.model_book import change_book, read_book
+from headwater.storage.publish import progress_of
+
+EMBED: Final = "embed"
+_TEXTS_AT_ONCE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How far a replay may go, asked before every batch with what was spent so far and where it stands.
+
+    `until` is the first event that is not to be read, for a derivation; `texts` is how many more, for an embedder.
+    """
+
+    until: int
+    texts: int
+
+
+Allow = Callable[[Spent, int], Allowance | None]
+
+
+def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
+    """Until the model has caught up (True), or it may not go on or is stopped (False)."""
+    with run.interruptible():
+        run.begin()
+        without = _stage_in_trouble(run, known)
+        query = run.start_stream(once=False)
+        pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
+        while not run.stop.is_set():
+            if not query.isActive:
+                run.check()
+            may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
+            if may is None:
+                break
+            if not _step(run, known, may, pace):
+                _caught_up(run, known)
+                while not run.stop.is_set() and run.advance(without=without):
+                    pass
+                run.settle()
+                return True
+            run.advance(without=without)
+    return False
+
+
+def _position(run: Run, known: KnownModel) -> int:
+    """The first event that it has yet to see; an embedder, which reads texts, has none."""
+    table = next((step.table for steps in STEPS.values() for step in steps if step.name == known.step), None)
+    return progress_of(run.spark, table).seq_of(known.position_in(EVENTS.name)) if table else 0
+
+
+def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
+    begun = time.monotonic()
+    made = _embed(run, known, may) if known.step == EMBED else _derive(run, known, may, pace)
+    if made is None:
+        return False
+    seen = made.texts if isinstance(made, Embeddings) else made.events
+    pace.learn(seen, time.monotonic() - begun)
+    effort = made.efforts.get(_tag(known), Spent())
+    done = made.texts if isinstance(made, Embeddings) else effort.calls + effort.remembered + effort.faults
+    run.account.add(made.efforts, {_tag(known): known.label})
+    run.account.count("replay", done)
+    run.report("replay", done)
+    if made.quarantined:
+        run.account.count("quarantine", made.quarantined)
+    telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
+    return True
+
+
+def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> Derived | None:
+    workers = run.spark.sparkContext.defaultParallelism
+    book = with_building(read_book(run.ledger), known)
+    work = plan_work(run.settings, book, now=run.clock(), share=workers)
+    cut = Cut(pace.rows, run.settings.whole("run.batch_bytes"))
+    return replay_next(run.spark, work, _tag(known), cut, workers * 2, may.until)
+
+
+def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
+    rows = max(1, min(_TEXTS_AT_ONCE, may.texts))
+    return replay_embed_next(run.spark, run.settings, known, batch_rows=rows, clock=run.clock)
+
+
+def _caught_up(run: Run, known: KnownModel) -> None:
+    def beside(book: ModelBook) -> ModelBook:
+        found = book.get(known.step, known.fingerprint)
+        if found is None:
+            raise NotFound(f"{known.label} was taken out of the book meanwhile. Replay it again.")
+        return book if found.kept else book.with_model(replace(found, state=State.BESIDE))
+
+    change_book(run.ledger, beside)
+
+
+def _stage_in_trouble(run: Run, known: KnownModel) -> str:
+    """Where the active model is no longer to be had, its stage rests: this replay is the way out."""
+    try:
+        plan_work(run.settings, read_book(run.ledger), now=run.clock())
+        return ""
+    except Conflict as conflict:
+        telemetry.note("stage.rests", level="warning", detail=str(conflict))
+        return EMBED if known.step == EMBED else "derive"
+
+
+def _tag(known: KnownModel) -> str:
+    return f"{known.step}/{known.fingerprint}"

@@ -1,0 +1,123 @@
+"""Retry: what is quarantined is derived again by the very code of the live flow.
+
+Reads   silver.quarantine
+Writes  what derive and embed write
+Rows that a table has already are left alone, so a retry that is killed half-way can simply be run again. What was down
+for a while is tried again by itself, later and later, and not for ever.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.clock import Clock, to_text
+from headwater.domain.model_book import KnownModel, ModelBook
+from headwater.domain.quarantine import (
+    FINAL,
+    RETRY_ATTEMPTS_MAX,
+    RETRY_DUE,
+    RETRY_SECONDS_MAX,
+    RETRY_SECONDS_MIN,
+    TRANSIENT,
+    Retried,
+)
+from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.derive.plan import plan_work, with_building
+from headwater.flow.derive.stage import derive_again
+from headwater.flow.embed.stage import embed_again
+from headwater.flow.spent import Spent
+from headwater.settings import Settings
+from headwater.storage.ledger import Ledger
+
+_ROWS_AT_ONCE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Who tries again and with what. `model` does its step in place of the models that are kept."""
+
+    spark: SparkSession
+    settings: Settings
+    book: ModelBook
+    clock: Clock
+    model: KnownModel | None = None
+
+    def all_of(self, reason: str | None, spent: dict[str, Spent]) -> Retried:
+        """Whatever can be tried again at all, for one reason or for all."""
+        chosen = ~F.col("reason").isin(*FINAL)
+        chosen = chosen & (F.col("reason") == reason) if reason else chosen
+        return self._rounds(chosen & (F.col("step") == self.model.step) if self.model else chosen, spent)
+
+    def due(self, spent: dict[str, Spent]) -> Retried:
+        """What was down for a while and has waited long enough."""
+        return self._rounds(_transient() & (_due_at() <= F.lit(self.clock())), spent)
+
+    def _rounds(self, chosen: Column, spent: dict[str, Spent]) -> Retried:
+        held = self.spark.table(f"lake.{QUARANTINE.name}").where(chosen)
+        numbers = sorted(row["seq"] for row in held.select("seq").collect())
+        total = Retried(0, 0, 0)
+        for start in range(0, len(numbers), _ROWS_AT_ONCE):
+            total += self._round(numbers[start : start + _ROWS_AT_ONCE], spent)
+        return total
+
+    def _round(self, numbers: Sequence[int], spent: dict[str, Spent]) -> Retried:
+        table = f"lake.{QUARANTINE.name}"
+        held = self.spark.table(table).where(F.col("seq").isin(list(numbers))).persist()
+        try:
+            failed = self._derive(held.where(F.col("step") != "embed"), spent)
+            failed += self._embed(held.where(F.col("step") == "embed"), spent)
+            self.spark.sql(f"DELETE FROM {table} WHERE seq IN ({', '.join(map(str, numbers))})")
+        finally:
+            held.unpersist()
+        return Retried(len(numbers), max(0, len(numbers) - failed), failed)
+
+    def _derive(self, held: DataFrame, spent: dict[str, Spent]) -> int:
+        if held.isEmpty():
+            return 0
+        book = with_building(self.book, self.model) if self.model else self.book
+        tasks = self.spark.sparkContext.defaultParallelism
+        work = plan_work(self.settings, book, now=self.clock(), share=tasks)
+        tag = F.concat_ws("/", "step", "fingerprint")
+        # A fault of the whole object was noted under its first step, so all its steps are tried again. A model that is
+        # no longer kept is succeeded by those that are.
+        known = F.when(tag.isin(list(work.planned())), tag).otherwise(F.col("step"))
+        only = F.when(F.col("step") != "probe", known).alias("only")
+        events = self.spark.table(f"lake.{EVENTS.name}").drop("seq")
+        pending = events.join(F.broadcast(held.select("seq", "event_id", "attempts", only)), "event_id")
+        derived = derive_again(self.spark, pending, work, tasks)
+        for name, effort in derived.efforts.items():
+            spent[name] = spent.get(name, Spent()) + effort
+        return derived.quarantined
+
+    def _embed(self, held: DataFrame, spent: dict[str, Spent]) -> int:
+        if held.isEmpty():
+            return 0
+        embedders = [self.model] if self.model else list(self.book.kept("embed"))
+        names = [(row["object_id"],) for row in held.select("object_id").distinct().collect()]
+        objects = self.spark.createDataFrame(names, "object_id string")
+        made = embed_again(self.spark, self.settings, embedders, objects, self.clock)
+        for name, effort in made.efforts.items():
+            spent[name] = spent.get(name, Spent()) + effort
+        return made.quarantined
+
+
+def note_due(spark: SparkSession, ledger: Ledger) -> None:
+    """Write down when the next one is due, so that a run that has nothing else to do knows without starting Spark."""
+    held = spark.table(f"lake.{QUARANTINE.name}").where(_transient())
+    (row,) = held.agg(F.min(_due_at()).cast("long").alias("due")).collect()
+    due = to_text(datetime.fromtimestamp(row["due"], UTC)) if row["due"] is not None else ""
+    ledger.set_fact(RETRY_DUE, due)
+
+
+def _transient() -> Column:
+    return F.col("reason").isin(*TRANSIENT) & (F.col("attempts") < RETRY_ATTEMPTS_MAX)
+
+
+def _due_at() -> Column:
+    """Twice as late after each attempt."""
+    wait = F.least(F.lit(RETRY_SECONDS_MAX), F.lit(RETRY_SECONDS_MIN) * F.pow(F.lit(2), F.col("attempts") - 1))
+    return (F.col("quarantined_at").cast("double") + wait).cast("timestamp")

@@ -1,0 +1,207 @@
+"""A lake's models, as Python sees them: `lake.models.replay("transcribe", "faster-whisper")`.
+
+Each method mirrors a command and calls one function; nothing is decided here.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater import begin
+from headwater.components import Components
+from headwater.domain.model_book import KnownModel, ModelBook, State
+
+if TYPE_CHECKING:
+    from headwater.flow.models.port import Model
+    from headwater.flow.replay import Allow
+    from headwater.flow.spent import Spent
+    from headwater.upkeep.quote import Quote
+    from headwater.upkeep.retire import RetirePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a replay may take: money, in the currency of the prices, or time. None is no bound."""
+
+    money: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was quoted, what it came to, and whether the model is complete now."""
+
+    quote: "Quote"
+    finished: bool
+    done: int
+    spent: dict[str, float]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        actual = {"objects": self.done, "seconds": round(self.seconds, 1), **self.spent}
+        return {"quote": self.quote.to_dict(), "actual": actual, "finished": self.finished}
+
+
+class Models:
+    def __init__(self, components: Components) -> None:
+        self._parts = components
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every model that the lake knows, with what it has made; starts no JVM."""
+        from headwater.upkeep.model_list import list_models
+
+        return list_models(self._parts.reader, self._parts.settings, self.book())
+
+    def book(self) -> ModelBook:
+        """What is known; before the first run, what the settings will begin with."""
+        from headwater.flow.models.choice import settled
+        from headwater.flow.models.loaded import models_of
+
+        return settled(self._parts.book(), models_of(self._parts.settings), (), self._parts.clock())
+
+    def quote(self, step: str, model: str) -> "Quote":
+        """What a replay would read, call and cost; starts no JVM."""
+        from headwater.storage.memo import open_memo
+        from headwater.upkeep.quote import Quoting
+
+        settings = self._parts.settings
+        known, book = self._candidate(step, model), self.book()
+        workers = os.cpu_count() or 1
+        quoting = Quoting(self._parts.reader, settings, book, open_memo(settings), workers)
+        return quoting.quote(book.get(step, known.fingerprint) or known, self._card(known))
+
+    def replay(
+        self,
+        step: str,
+        model: str,
+        *,
+        budget: Budget = Budget(),  # noqa: B008  a value
+        report: Callable[[str, int], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> Replayed:
+        """Bring a model in beside the active one, or go on where it was left; with nothing to do, no Spark."""
+        from headwater.storage.model_book import change_book
+
+        quote, begun = self.quote(step, model), time.monotonic()
+        known = self._candidate(step, model)
+        before = self._parts.book().get(step, known.fingerprint)
+        if before is not None and before.kept and not quote.objects:
+            return Replayed(quote, True, 0, {}, time.monotonic() - begun)
+        stop = stop or threading.Event()
+        with begin.alone(self._parts, "run", stop), begin.recorded(self._parts, "replay") as entry:
+            from headwater.flow.replay import replay
+
+            run = begin.new_run(self._parts, entry, report, stop)
+            run.settle_models()
+            book = change_book(self._parts.ledger, lambda book: book.with_building(known))
+            known = book.find(step, known.fingerprint)
+            finished = replay(run, known, _allow(quote, budget))
+            spent = entry.models.get(f"{step}/{known.fingerprint}", {})
+        told = {name: value for name, value in spent.items() if name != "model"}
+        return Replayed(quote, finished, entry.done.get("replay", 0), told, time.monotonic() - begun)
+
+    def compare(self, step: str, one: str, other: str) -> dict[str, Any]:
+        """Two models' rows side by side; starts no JVM."""
+        from headwater.upkeep.compare import Comparing
+
+        book = self._parts.book()
+        comparing = Comparing(self._parts.reader, self._parts.index, self._loaded)
+        return comparing.compare(book.find(step, one), book.find(step, other))
+
+    def activate(self, step: str, model: str) -> dict[str, Any]:
+        """Let readers see this one's rows from now on; starts no JVM."""
+        from headwater.storage.model_book import change_book
+
+        book = self._parts.book()
+        known, before = book.find(step, model), book.active(step)
+        self._require_followed(known)
+        change_book(self._parts.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
+        return {
+            "step": step,
+            "active": known.label,
+            "fingerprint": known.fingerprint,
+            "before": before.label if before else None,
+            "before_fingerprint": before.fingerprint if before else None,
+        }
+
+    def plan_retire(self, step: str, model: str) -> "RetirePlan":
+        """What `retire` would take away; starts no JVM."""
+        from headwater.upkeep.retire import plan_retire
+
+        return plan_retire(self._parts.reader, self._parts.book().find(step, model))
+
+    def retire(self, step: str, model: str, report: Callable[[str], None] | None = None) -> "RetirePlan":
+        from headwater.upkeep.retire import apply_retire, plan_retire
+
+        parts = self._parts
+        with begin.alone(self._parts, "run", threading.Event()), begin.recorded(self._parts, "retire"):
+            known = parts.book().find(step, model)
+            plan = plan_retire(parts.reader, known)
+            told = report or (lambda _: None)
+            apply_retire(parts.spark, parts.catalog, parts.ledger, parts.index, known, plan, told)
+        return plan
+
+    def _candidate(self, step: str, model: str) -> KnownModel:
+        """A model by name, as the settings make it now; or one of the book, by its fingerprint."""
+        from headwater.errors import HeadwaterError
+        from headwater.flow.models.choice import known_model
+        from headwater.flow.models.loaded import models_of
+
+        models, now = models_of(self._parts.settings), self._parts.clock()
+        try:
+            return known_model(models, step, model, State.BUILDING, now, replayed=True)
+        except HeadwaterError:
+            for known in self._parts.book().of(step):
+                if model in {known.label, known.fingerprint}:
+                    return known
+            raise
+
+    def _card(self, known: KnownModel) -> Any:
+        from headwater.flow.models.choice import CHOICES
+        from headwater.flow.models.loaded import models_of
+
+        setting = CHOICES[known.step]
+        return models_of(self._parts.settings).chosen(setting, known.name).card(setting)
+
+    def _loaded(self, known: KnownModel) -> "Model":
+        from headwater.flow.models.choice import require_same
+        from headwater.flow.models.registry import load_model
+
+        model = load_model(known.name, self._parts.settings.models)
+        require_same(known, model.card)
+        model.load()
+        return model
+
+    def _require_followed(self, known: KnownModel) -> None:
+        """A flip of what search shows needs an index that has it all."""
+        from headwater.domain.tables import EMBEDDINGS
+        from headwater.errors import Conflict
+        from headwater.storage.peek import peek_progress
+
+        behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
+        if behind > 0:
+            raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
+
+
+def _allow(quote: "Quote", budget: Budget) -> "Allow":
+    from headwater.flow.replay import Allowance
+
+    begun = time.monotonic()
+    each = quote.cost / quote.objects if quote.objects else 0.0
+
+    def allow(spent: "Spent", position: int) -> Allowance | None:
+        if budget.seconds is not None and time.monotonic() - begun >= budget.seconds:
+            return None
+        if budget.money is None:
+            return Allowance(until=1 << 62, texts=1 << 62)
+        left = budget.money - spent.cost
+        if quote.step == "embed":
+            texts = int(left / each) if each else 1 << 62
+            return Allowance(until=1 << 62, texts=texts) if texts > 0 else None
+        until = quote.affordable(position, left)
+        return Allowance(until=until, texts=0) if until is not None else None
+
+    return allow

@@ -1,0 +1,42 @@
+"""One table of a lake in the form that its reader works with: Arrow, pandas, DuckDB or Spark."""
+
+from typing import TYPE_CHECKING
+
+from headwater.components import Components
+from headwater.domain import tables
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+class TableReader:
+    """One table: `lake.table("transcripts").to_pandas()`. `hidden` are models that are not active."""
+
+    def __init__(self, components: Components, table: tables.Table, hidden: frozenset[str]) -> None:
+        self._components = components
+        self._hidden = hidden
+        self.table = table
+
+    def to_arrow(self) -> "pa.Table":
+        from headwater.storage.reading import scan, seen
+
+        return seen(scan(self._components.reader, self.table.name), self.table, self._hidden)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(self) -> "duckdb.DuckDBPyRelation":
+        """A relation to go on querying; its connection has the other tables as views too."""
+        from headwater.storage.reading import duck
+
+        return duck(self._components.reader, hidden=self._hidden).table(self.table.name)
+
+    def to_spark(self) -> "DataFrame":
+        """Starts Spark."""
+        rows = self._components.spark.table(f"lake.{self.table.name}")
+        for column in self.table.model_columns if self._hidden else ():
+            rows = rows.where(~rows[column].isin(*self._hidden))
+        return rows

@@ -1,0 +1,90 @@
+"""Retire: take a model that is no longer wanted out of the lake: its rows, its vectors, its place in the book.
+
+The memo keeps what it answered, so bringing it back costs no call. Steps can be done twice: a retirement that is killed
+half-way is finished by running it again.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.domain.model_book import KnownModel, State
+from headwater.domain.progress import CONSUMED
+from headwater.domain.tables import EMBEDDINGS, QUARANTINE
+from headwater.errors import Conflict
+from headwater.storage.catalog import Tables, set_properties_if
+from headwater.storage.ledger import Ledger
+from headwater.storage.model_book import change_book
+from headwater.storage.reading import run_sql
+from headwater.storage.vector_index import VectorIndex
+from headwater.upkeep.quote import STEPS
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class RetirePlan:
+    """How many rows go from each table, and how many vectors from the index with them."""
+
+    step: str
+    model: str
+    fingerprint: str
+    rows: dict[str, int]
+    vectors: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
+    """Pure: what would go. Raises Conflict for the active model."""
+    if known.state is State.ACTIVE:
+        raise Conflict(f"{known.label} is active for {known.step}. Activate another one first: headwater models")
+    where = f"fingerprint = '{known.fingerprint}' OR source_fingerprint = '{known.fingerprint}'"
+    vectors = _count(reader, EMBEDDINGS.short_name, where)
+    rows = {EMBEDDINGS.name: vectors}
+    if known.step in STEPS:
+        table = STEPS[known.step][0]
+        rows[table.name] = _count(reader, table.short_name, f"fingerprint = '{known.fingerprint}'")
+    rows[QUARANTINE.name] = _count(reader, QUARANTINE.short_name, f"fingerprint = '{known.fingerprint}'")
+    return RetirePlan(known.step, known.label, known.fingerprint, rows, vectors)
+
+
+def apply_retire(
+    spark: "SparkSession",
+    catalog: "Catalog",
+    ledger: Ledger,
+    index: VectorIndex,
+    known: KnownModel,
+    plan: RetirePlan,
+    report: Callable[[str], None],
+) -> None:
+    """From the readers' side inwards, so that nothing is ever half to be seen."""
+    change_book(ledger, lambda book: book.retired(known))
+    index.drop(known.fingerprint)
+    report("index")
+    for table in plan.rows:
+        condition = f"fingerprint = '{known.fingerprint}'"
+        if table == EMBEDDINGS.name:
+            condition += f" OR source_fingerprint = '{known.fingerprint}'"
+        spark.sql(f"DELETE FROM lake.{table} WHERE {condition}")
+        report(table)
+    for table in plan.rows:
+        _forget_positions(catalog, table, f"/{known.step}/{known.fingerprint}")
+    change_book(ledger, lambda book: book.without(book.find(known.step, known.fingerprint)))
+
+
+def _forget_positions(catalog: "Catalog", table: str, ending: str) -> None:
+    """Brought back, it begins at the beginning."""
+    before = catalog.load_table(table).properties.get(CONSUMED, "{}")
+    kept = {name: at for name, at in json.loads(before).items() if not name.endswith(ending)}
+    after = json.dumps(kept, sort_keys=True)
+    if json.loads(before) != kept:
+        set_properties_if(catalog, table, {CONSUMED: before}, {CONSUMED: after})
+
+
+def _count(reader: Tables, table: str, where: str) -> int:
+    return int(run_sql(reader, f"SELECT count(*) AS n FROM all_models.{table} WHERE {where}")["rows"][0]["n"])

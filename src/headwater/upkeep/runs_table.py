@@ -1,0 +1,63 @@
+"""The ledger's journal as a table: what was run, how it ended, and what its models did and cost."""
+
+import json
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headwater.domain.tables import TIMESTAMP
+from headwater.storage.ledger import Ledger, Run
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("run", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("started_at", TIMESTAMP),
+        pa.field("finished_at", TIMESTAMP),
+        pa.field("outcome", pa.string()),
+        # One row a model that was at work; null for a run that asked none.
+        pa.field("step", pa.string()),
+        pa.field("model", pa.string()),
+        pa.field("fingerprint", pa.string()),
+        pa.field("calls", pa.int64()),
+        pa.field("remembered", pa.int64()),
+        pa.field("faults", pa.int64()),
+        pa.field("model_seconds", pa.float64()),
+        pa.field("tokens", pa.int64()),
+        pa.field("cost", pa.float64()),
+        pa.field("attempts", pa.int64()),
+        pa.field("detail", pa.string()),
+    ]
+)
+_ALL: Final = 1_000_000_000
+_SUMS: Final = ("calls", "remembered", "faults", "model_seconds", "tokens", "cost", "attempts")
+
+
+def runs_table(ledger: Ledger) -> pa.Table:
+    """One row a run and model; runs without a model call have one row with nulls."""
+    return pa.Table.from_pylist([row for run in ledger.runs(_ALL) for row in _rows(run)], schema=SCHEMA)
+
+
+def _rows(run: Run) -> list[dict[str, Any]]:
+    about = {
+        "run": run.id,
+        "kind": run.kind,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "outcome": run.outcome,
+        "detail": json.dumps({name: value for name, value in run.detail.items() if name != "models"}),
+    }
+    models = run.detail.get("models") or {}
+    if not models:
+        return [about]
+    return [{**about, **_of_model(tag, told)} for tag, told in models.items()]
+
+
+def _of_model(tag: str, told: dict[str, Any]) -> dict[str, Any]:
+    step, _, fingerprint = tag.partition("/")
+    return {
+        "step": step,
+        "fingerprint": fingerprint,
+        "model": told.get("model"),
+        **{name: told.get(name) for name in _SUMS},
+    }

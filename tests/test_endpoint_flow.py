@@ -1,0 +1,172 @@
+"""A model behind an endpoint that misbehaves, through the whole flow: what is a row, what waits, what is set aside, and
+how often the server was asked."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import rounds
+from endpoint_server import EndpointServer, changed, fail, garbage, late, throttle
+
+from headwater import lake as lakes
+from headwater.clock import utc_now
+from headwater.errors import Unavailable
+from headwater.lake import Lake
+from headwater.settings import FILE_NAME
+
+MODELS = """\
+[models]
+transcribe = "calls"
+caption = "cheap_models:CheapReader"
+embed = "{embed}"
+
+[model.calls]
+kind = "openai-transcription"
+url = "{url}"
+model = "tiny"
+price = 0.001
+timeout_seconds = 2
+deadline_seconds = 6
+breaker_seconds = 1
+
+[model.meaning]
+kind = "openai-embeddings"
+url = "{url}"
+model = "tiny"
+dimension = 8
+batch_items = 2
+price = 0.02
+timeout_seconds = 2
+deadline_seconds = 4
+breaker_seconds = 1
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[EndpointServer]:
+    with EndpointServer(dimension=8) as started:
+        yield started
+
+
+def open_lake(directory: Path, server: EndpointServer, embed: str = "lexical") -> Lake:
+    directory.mkdir()
+    (directory / FILE_NAME).write_text(MODELS.format(url=server.url, embed=embed), encoding="utf-8")
+    return lakes.init(directory)
+
+
+def put_calls(lake: Lake, tmp_path: Path, number: int) -> None:
+    """Two calls of other content, each of two customers."""
+    folder = rounds.make_media(tmp_path, number)
+    for customer in ("acme", "globex"):
+        for voice in range(2):
+            list(lake.put(folder / f"call-{number}-{voice}.wav", customer=customer))
+
+
+def later(lake: Lake, seconds: float) -> None:
+    lake._components.clock = lambda: utc_now() + timedelta(seconds=seconds)
+
+
+def test_errors_throttling_and_a_late_answer_make_one_row_each_and_work_is_done_once(
+    engine: None, server: EndpointServer, tmp_path: Path
+) -> None:
+    with open_lake(tmp_path / "lake", server) as lake:
+        put_calls(lake, tmp_path, 1)
+        server.script(fail(500), fail(500), fail(503), throttle(1), late(3))
+        ran = lake.run()
+        assert lake.table("transcripts").to_arrow().num_rows == 4
+        assert lake.status()["quarantined"] == 0
+        # Two contents: each is worked on once, whatever went wrong on the way, under one key.
+        assert len(set(server.keys)) == 2 and sum(server.work.values()) == 2
+        (told,) = (model for tag, model in ran.models.items() if tag.startswith("transcribe/"))
+        assert (told["calls"], told["remembered"]) == (2, 2)
+        assert told["attempts"] == len(server.requests) == 7
+        asked = len(server.requests)
+        put_calls(lake, tmp_path / "again", 1)
+        lake.run()
+        assert len(server.requests) == asked
+
+
+def test_garbage_costs_one_row_and_the_others_go_on(engine: None, server: EndpointServer, tmp_path: Path) -> None:
+    with open_lake(tmp_path / "lake", server) as lake:
+        put_calls(lake, tmp_path, 1)
+        server.script(garbage())
+        lake.run()
+        assert Counter(row["reason"] for row in lake.quarantine()["rows"]) == {"BAD_OUTPUT": 2}
+        assert lake.table("transcripts").to_arrow().num_rows == 2
+        # A useless answer is nobody's passing weakness: it waits for a person.
+        later(lake, 7200)
+        assert not lake.pending()
+        assert lake.retry().recovered == 2
+
+
+def test_while_a_model_is_down_the_rest_goes_on_and_it_drains_by_itself_on_return(
+    engine: None, server: EndpointServer, tmp_path: Path
+) -> None:
+    with open_lake(tmp_path / "lake", server) as lake:
+        server.leave()
+        put_calls(lake, tmp_path, 1)
+        lake.put_text("is anybody there?", customer="acme")
+        lake.run()
+        assert lake.table("events").to_arrow().num_rows == 5
+        assert lake.table("metadata").to_arrow().num_rows == 4
+        assert lake.search("is anybody there").hits
+        assert Counter(row["reason"] for row in lake.quarantine()["rows"]) == {"MODEL_DOWN": 4}
+        assert not lake.pending()
+
+        later(lake, 60)
+        assert lake.pending() and lake.run().started
+        assert {row["attempts"] for row in lake.quarantine()["rows"]} == {2}
+        later(lake, 90)
+        assert not lake.pending()  # twice as late each time
+
+        server.come_back()
+        later(lake, 200)
+        lake.run()
+        assert lake.quarantine()["rows"] == []
+        assert lake.table("transcripts").to_arrow().num_rows == 4
+        assert lake.search("call", modality="audio").stale_by == 0
+        assert sum(server.work.values()) == 2
+        later(lake, 90_000)
+        assert not lake.pending()
+
+
+def test_texts_wait_for_an_embedder_that_is_down_and_a_useless_vector_costs_one_row(
+    engine: None, server: EndpointServer, tmp_path: Path
+) -> None:
+    with open_lake(tmp_path / "lake", server, embed="meaning") as lake:
+        for number in range(6):
+            lake.put_text(f"message number {number} about a refund", customer="acme", id=f"m{number}")
+        server.leave()
+        with pytest.raises(Unavailable, match="texts wait"):
+            lake.run()
+        assert lake.table("messages").to_arrow().num_rows == 6
+        assert lake.pending().embed == 6
+        assert lake.quarantine()["rows"] == []
+
+        server.come_back()
+        server.when(lambda request: "number 3" in str(request.content), changed(_not_a_number))
+        ran = lake.run()
+        assert lake.pending().embed == 0
+        assert lake.table("embeddings").to_arrow().num_rows == 5
+        (held,) = lake.quarantine()["rows"]
+        assert (held["event_id"], held["step"], held["reason"]) == ("m3", "embed", "BAD_OUTPUT")
+        assert len(lake.search("a refund", limit=10).hits) == 5
+        (told,) = (model for tag, model in ran.models.items() if tag.startswith("embed/"))
+        assert told["calls"] == 5 and told["tokens"] > 0 and told["cost"] > 0
+
+        server.forget_rules()
+        asked = len(server.requests)
+        assert lake.retry().recovered == 1
+        assert lake.table("embeddings").to_arrow().num_rows == 6
+        # What was answered before is remembered: only the one that failed is asked again.
+        assert len(server.requests) - asked == 1
+
+
+def _not_a_number(answer: dict[str, object]) -> dict[str, object]:
+    data = answer["data"]
+    assert isinstance(data, list)
+    for item in data:
+        item["embedding"] = [float("nan")] * 8
+    return answer
