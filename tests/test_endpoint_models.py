@@ -504,14 +504,38 @@ def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
         assert leave.wait(10)
         return "back"
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         trying = pool.submit(manners.call, waiting)
         assert entered.wait(10)
-        with pytest.raises(Unavailable, match="left alone"):
-            manners.call(lambda _: "too early")
+        other = pool.submit(manners.call, lambda _: "after it")
+        assert not other.done()  # it waits for what becomes of the first
         leave.set()
         assert trying.result() == ("back", 1)
+        assert other.result() == ("after it", 1)
     assert manners.call(lambda _: "closed") == ("closed", 1)
+
+
+def test_who_waited_for_a_try_that_failed_is_refused_without_a_call() -> None:
+    clockwork = Clockwork()
+    manners = Manners("m", Limits(breaker_failures=1, breaker_seconds=30), clockwork.world)
+    with pytest.raises(Unavailable):
+        manners.call(failing)
+    clockwork.time += 31
+    entered, leave = threading.Event(), threading.Event()
+
+    def failing_late(seconds: float) -> str:
+        entered.set()
+        assert leave.wait(10)
+        return failing(seconds)
+
+    with ThreadPoolExecutor(2) as pool:
+        trying = pool.submit(manners.call, failing_late)
+        assert entered.wait(10)
+        other = pool.submit(manners.call, lambda _: "never")
+        leave.set()
+        for call in (trying, other):
+            with pytest.raises(Unavailable, match="left alone"):
+                call.result()
 
 
 def test_retry_after_is_read_in_both_its_forms() -> None:
