@@ -162,11 +162,12 @@ class Lake:
 
     def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
         """Compact and expire; safe beside a run."""
-        from headwater.upkeep.maintenance import apply_maintenance
+        from headwater.upkeep.maintenance import apply_maintenance, pack_memo
 
         plan = self.plan_maintenance()
         with begin.alone(self._components, "maintain", threading.Event()), begin.recorded(self._components, "maintain"):
             done = apply_maintenance(self._components.spark, plan, report or _silent) if plan else []
+            done += pack_memo(self.settings, report or _silent)
             self._components.index.optimise()
         return done
 

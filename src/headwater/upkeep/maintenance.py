@@ -1,7 +1,8 @@
-"""Maintenance: keep a stream's tables from drowning in files.
+"""Maintenance: keep a stream's tables, and the memo, from drowning in files.
 
 Compaction rewrites many small files of a table into few, in the table's order; expiry drops snapshots that nobody has
 pinned and that are older than the setting. Both work from a plan that can be printed first, and neither changes a row.
+What models answered is packed, a file a shelf; no answer is lost.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from headwater import faults
 from headwater.clock import to_text
 from headwater.domain.tables import TABLES
 from headwater.settings import Settings
+from headwater.storage.memo import open_memo
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,12 +46,17 @@ class TableCare:
 class MaintenancePlan:
     tables: tuple[TableCare, ...]
     target_bytes: int
+    memo_objects: int = 0
 
     def __bool__(self) -> bool:
         return any(not care.idle for care in self.tables)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"target_bytes": self.target_bytes, "tables": [asdict(care) for care in self.tables]}
+        return {
+            "target_bytes": self.target_bytes,
+            "tables": [asdict(care) for care in self.tables],
+            "memo_objects": self.memo_objects,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ def plan_maintenance(catalog: "Tables", settings: Settings, *, now: datetime) ->
     target = settings.whole("maintain.file_mb") * _MEGABYTE
     horizon = now - timedelta(hours=settings.number("maintain.keep_hours"))
     cares = tuple(_care(catalog.load_table(table.name), table.name, target, horizon) for table in TABLES)
-    return MaintenancePlan(cares, target)
+    loose = sum(size.objects for size in open_memo(settings).sizes() if size.objects > 1)
+    return MaintenancePlan(cares, target, loose)
 
 
 def _care(table: "Table", name: str, target: int, horizon: datetime) -> TableCare:
@@ -101,6 +109,18 @@ def apply_maintenance(
         done.append(result)
         report(result)
     return done
+
+
+def pack_memo(settings: Settings, report: Callable[[TableDone], None]) -> list[TableDone]:
+    """Needs no Spark; safe while workers put and look."""
+    memo = open_memo(settings)
+    before = sum(size.objects for size in memo.sizes())
+    fewer = memo.pack()
+    if not fewer:
+        return []
+    result = TableDone("memo", before, before - fewer, 0, 0)
+    report(result)
+    return [result]
 
 
 def _compact(spark: "SparkSession", table: str, target_bytes: int) -> None:

@@ -49,7 +49,9 @@ def to_toml(document: Document) -> str:
     for section, body in document.items():
         plain = {key: value for key, value in body.items() if not isinstance(value, Mapping)}
         inner = {key: value for key, value in body.items() if isinstance(value, Mapping)}
-        tables = ([(section, plain)] if plain else []) + [(f"{section}.{key}", value) for key, value in inner.items()]
+        tables = ([(section, plain)] if plain else []) + [
+            (f"{section}.{_text(key)}", value) for key, value in inner.items()
+        ]
         for name, values in tables:
             lines += ["", f"[{name}]", *(f"{_text(key)} = {_text(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"

@@ -29,7 +29,9 @@ def _draw_plan(plan: dict[str, Any]) -> None:
     columns = ("table", "files", "too small", "snapshots to expire")
     rows = [(care["table"], care["files"], care["compact"], care["expire"]) for care in plan["tables"]]
     table(columns, rows, numbers=columns[1:])
-    if any(care["compact"] or care["expire"] for care in plan["tables"]):
+    if plan["memo_objects"]:
+        say(f"{plan['memo_objects']:,} objects of the memo are packed.")
+    if plan["memo_objects"] or any(care["compact"] or care["expire"] for care in plan["tables"]):
         say(f"Files are rewritten towards {size(plan['target_bytes'])}. Do it: headwater maintain")
     else:
         say("Nothing to do.")
