@@ -244,7 +244,10 @@ def test_a_lake_can_move_back(tmp_path: Path) -> None:
 
 def test_one_part_moves_alone_and_the_other_settings_stay(tmp_path: Path) -> None:
     lake = busy_lake(tmp_path / "lake")
-    (lake / FILE_NAME).write_text('[models]\nembed = "lexical"\n[spark.conf]\n"spark.ui.port" = "4050"\n')
+    (lake / FILE_NAME).write_text(
+        '[models]\nembed = "lexical"\n[model."whisper v1.5"]\nkind = "faster-whisper"\nbeam_size = 3\n'
+        '[spark.conf]\n"spark.ui.port" = "4050"\n'
+    )
     before = state(lake)
     for name in ("raw", "log"):
         file = tmp_path / f"{name}.toml"
@@ -254,6 +257,7 @@ def test_one_part_moves_alone_and_the_other_settings_stay(tmp_path: Path) -> Non
     assert settings.text("raw.uri") == f"{tmp_path}/new-raw"
     assert settings.chosen["models.embed"].origin == FILE_NAME
     assert dict(settings.section("spark.conf")) == {"spark.ui.port": "4050"}
+    assert settings.models == {"whisper v1.5": {"kind": "faster-whisper", "beam_size": 3}}
     assert state(lake) == before
     with lakes.open(lake) as moved:
         assert moved.pending().bronze == 0

@@ -48,10 +48,8 @@ def to_toml(document: Document) -> str:
     lines = []
     for section, body in document.items():
         plain = {key: value for key, value in body.items() if not isinstance(value, Mapping)}
-        inner = {key: value for key, value in body.items() if isinstance(value, Mapping)}
-        tables = ([(section, plain)] if plain else []) + [
-            (f"{section}.{_text(key)}", value) for key, value in inner.items()
-        ]
+        inner = [(f"{section}.{_text(key)}", value) for key, value in body.items() if isinstance(value, Mapping)]
+        tables = ([(section, plain)] if plain else []) + inner
         for name, values in tables:
             lines += ["", f"[{name}]", *(f"{_text(key)} = {_text(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
