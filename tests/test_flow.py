@@ -83,6 +83,19 @@ def test_a_line_that_is_no_event_costs_one_quarantined_row_and_the_rest_goes_on(
     assert lake.table("messages").to_arrow().num_rows == 1
 
 
+def test_a_text_too_long_to_travel_through_the_driver_arrives_whole_beside_short_ones(lake: Lake) -> None:
+    long = "parcel " * 3_000
+    lake.put_text(long, customer="acme", id="long", at=AT)
+    lake.put_text("short", customer="acme", id="short", at=AT)
+    lake.put_text(long, customer="acme", id="long", at=AT)
+    lake._components.log.publish_raw(["not an event"])  # type: ignore[attr-defined]
+    assert lake.run().done["bronze"] == 2
+    rows = {row["event_id"]: row for row in lake.table("events").to_arrow().to_pylist()}
+    assert {name: row["text"] for name, row in rows.items()} == {"long": long, "short": "short"}
+    assert sorted(row["seq"] for row in rows.values()) == [0, 1]
+    assert lake.status()["duplicates"] == 1
+
+
 def test_a_lost_checkpoint_costs_nothing_but_a_second_look(lake: Lake, tmp_path: Path) -> None:
     rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
     lake.run()
