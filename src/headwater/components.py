@@ -61,16 +61,31 @@ class Components:
     def embedder(self, book: "ModelBook") -> "Model":
         """The active one, loaded, and kept while it is."""
         from headwater.flow.models.choice import require_same
-        from headwater.flow.models.registry import load_model
 
         active = book.active("embed")
-        name = active.name if active else self.settings.text("models.embed")
+        model = self._loaded(active.name if active else self.settings.text("models.embed"))
+        if active:
+            require_same(active, model.card)
+        return model
+
+    def looker(self, book: "ModelBook") -> "Model | None":
+        """The active model that finds pictures by words, if there is one."""
+        from headwater.flow.models.choice import require_same
+
+        active = book.active("picture")
+        if active is None:
+            return None
+        model = self._loaded(active.name)
+        require_same(active, model.card)
+        return model
+
+    def _loaded(self, name: str) -> "Model":
+        from headwater.flow.models.registry import load_model
+
         if name not in self._embedders:
             model = load_model(name, self.settings.models)
             model.load()
             self._embedders[name] = model
-        if active:
-            require_same(active, self._embedders[name].card)
         return self._embedders[name]
 
     @cached_property

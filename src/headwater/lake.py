@@ -106,6 +106,7 @@ class Lake:
             parts.embedder(book),
             query,
             hidden=book.hidden(),
+            pictures=parts.looker(book),
             customer=customer,
             modality=modality,
             since=since,
@@ -130,7 +131,11 @@ class Lake:
         parts = self._components
         due = is_due(parts.ledger, parts.clock())
         return find_pending(
-            lambda table: peek_progress(self.settings, table), parts.log.end(), parts.index.position(), retry_due=due
+            lambda table: peek_progress(self.settings, table),
+            parts.log.end(),
+            parts.index.position(),
+            retry_due=due,
+            pictures=bool(parts.book().kept("picture")),
         )
 
     def run(

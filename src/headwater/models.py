@@ -111,13 +111,15 @@ class Models:
         comparing = Comparing(self._parts.reader, self._parts.index, self._loaded)
         return comparing.compare(book.find(step, one), book.find(step, other))
 
-    def activate(self, step: str, model: str) -> dict[str, Any]:
-        """Let readers see this one's rows from now on; starts no JVM."""
+    def activate(self, step: str, model: str, *, force: bool = False) -> dict[str, Any]:
+        """Let readers see this one's rows from now on; starts no JVM. With `force`, though objects wait for it."""
         from headwater.storage.model_book import change_book
 
         book = self._parts.book()
         known, before = book.find(step, model), book.active(step)
         self._require_followed(known)
+        if not force:
+            self._require_answered(known)
         change_book(self._parts.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
         return {
             "step": step,
@@ -184,6 +186,25 @@ class Models:
         behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
         if behind > 0:
             raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
+
+    def _require_answered(self, known: KnownModel) -> None:
+        """An endpoint that was down has objects waiting for it: readers would miss them."""
+        from headwater.domain.quarantine import RETRY_ATTEMPTS_MAX, TRANSIENT
+        from headwater.errors import Conflict
+        from headwater.upkeep.quarantine import list_quarantine
+
+        waiting = [
+            row
+            for row in list_quarantine(self._parts.reader)["rows"]
+            if row["fingerprint"] == known.fingerprint
+            and row["reason"] in TRANSIENT
+            and row["attempts"] < RETRY_ATTEMPTS_MAX
+        ]
+        if waiting:
+            raise Conflict(
+                f"{len(waiting):,} of the objects still wait for {known.label}, which did not answer. "
+                "First: headwater retry, or headwater run; all the same: --force"
+            )
 
 
 def _allow(quote: "Quote", budget: Budget) -> "Allow":

@@ -72,7 +72,8 @@ SETTINGS: Final = (
     Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
     Setting("models.extract", "pdfium", "The model that reads text in documents."),
     Setting("models.scans", "rapidocr", "The model that reads pages of documents that are only pictures."),
-    Setting("models.embed", "lexical", "The embedder."),
+    Setting("models.embed", "lexical", "The embedder of texts."),
+    Setting("models.picture", "", "The model that places pictures and words in one space; empty is none."),
     Setting(
         "limits.step_seconds",
         30.0,

@@ -5,6 +5,7 @@ so all of it passes through `clean`, and none of it is read as markup.
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -79,16 +80,25 @@ def heading(title: str) -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Collection[str] = (), *, cut: bool = False
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    numbers: Collection[str] = (),
+    *,
+    whole: Collection[str] = (),
+    cut: bool = False,
 ) -> None:
-    """A plain table; `numbers` are the columns to align right. With `cut`, a row is one line however narrow it gets."""
+    """A plain table; `numbers` are the columns to align right, `whole` those that never wrap.
+
+    With `cut`, a row is one line however narrow it gets.
+    """
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for column in columns:
         side: Literal["left", "right"] = "right" if column in numbers else "left"
-        drawn.add_column(clean(column), justify=side, overflow="ellipsis" if cut else "fold", no_wrap=cut)
+        one_row = cut or column in whole
+        drawn.add_column(clean(column), justify=side, overflow="ellipsis" if cut else "fold", no_wrap=one_row)
     for row in rows:
         drawn.add_row(*(value if isinstance(value, Text) else text(value) for value in row))
     console().print(drawn)
@@ -136,6 +146,14 @@ def size(count: float | None) -> str:
             break
         count /= 1000
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def money(amount: float) -> str:
+    """In the currency of the models' prices; small sums keep two digits that say something."""
+    if not amount:
+        return "0"
+    decimals = min(8, max(2, 1 - math.floor(math.log10(abs(amount)))))
+    return f"{amount:,.{decimals}f}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -25,7 +25,7 @@ DERIVE: Final = Stage(
     "derive",
     (EVENTS.name, "raw"),
     # Quarantine goes first: a row that could not be made is never silently missing.
-    (QUARANTINE.name, METADATA.name, TRANSCRIPTS.name, CAPTIONS.name, MESSAGES.name),
+    (QUARANTINE.name, METADATA.name, TRANSCRIPTS.name, CAPTIONS.name, MESSAGES.name, EMBEDDINGS.name),
     "object × step × model",
     1,
     "what models make of each object",

@@ -41,9 +41,12 @@ def find_pending(
     index_position: int,
     *,
     retry_due: bool = False,
+    pictures: bool = False,
 ) -> Pending:
+    """`pictures` says that vectors of pictures are made, which derive puts among the embeddings."""
     events, embeddings = progress(EVENTS), progress(EMBEDDINGS)
-    derived = [progress(table).seq_of(EVENTS.name) for name in DERIVE.writes if (table := find(name))]
+    tables = [table for name in DERIVE.writes if (table := find(name)) and (pictures or table is not EMBEDDINGS)]
+    derived = [progress(table).seq_of(EVENTS.name) for table in tables]
     return Pending(
         bronze=sum(end - events.offsets.get(partition, 0) for partition, end in log_end.items()),
         derive=events.next_seq - min(derived),

@@ -18,6 +18,7 @@ from headwater.flow.derive.plan import plan_work, with_building
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Cut, Derived, replay_next
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
+from headwater.flow.retry import note_due
 from headwater.flow.run import Pace, Run
 from headwater.flow.spent import Spent
 from headwater.storage.model_book import change_book, read_book
@@ -84,6 +85,7 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
     run.report("replay", done)
     if made.quarantined:
         run.account.count("quarantine", made.quarantined)
+        note_due(run.spark, run.ledger)
     telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
     return True
 

@@ -171,6 +171,8 @@ class Run:
     def settle_models(self) -> None:
         models = models_of(self.settings)
         tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
+        # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
+        tables["picture"] = EVENTS
         empty = [step for step in CHOICES if not progress_of(self.spark, tables[step]).next_seq]
         book = change_book(self.ledger, lambda book: settled(book, models, empty, self.clock()))
         for sentence in unheeded(book, models):

@@ -27,6 +27,8 @@ PER_OBJECT: Final = 3
 RANKS: Final = 20
 # Hashed vectors of unrelated texts meet by chance; below this a nearness alone says nothing.
 COSINE_MIN: Final = 0.1
+# A CLIP places any sentence at a tenth or so from any picture; a fifth is where likeness begins.
+LIKENESS_MIN: Final = 0.2
 SNIPPET_LETTERS: Final = 160
 _DEPTH_MIN: Final = 30
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -79,14 +81,19 @@ def search(
     until: datetime | None = None,
     limit: int = 10,
     hidden: frozenset[str] = frozenset(),
+    pictures: Model | None = None,
 ) -> SearchAnswer:
-    """`embedded` is the next seq of silver.embeddings; at most three hits come from one object."""
+    """`embedded` is the next seq of silver.embeddings; at most three hits come from one object.
+
+    `pictures` is a model that places words among pictures; those are a list of their own.
+    """
     only = _checked(query, Filter(customer, modality, since, until, hidden), limit)
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
         near, worded = _candidates(index, embedder, query, depth, only)
-        fused = _few_per_object(_fused(near, worded))[:limit]
-        if len(fused) == limit or max(len(near), len(worded)) < depth or depth >= LIMIT_MAX:
+        shown = _shown(index, pictures, query, depth, only)
+        fused = _few_per_object(_fused(near, worded, shown))[:limit]
+        if len(fused) == limit or max(len(near), len(worded), len(shown)) < depth or depth >= LIMIT_MAX:
             break
         depth *= 4
     asked = {_folded(word) for word in _WORD.findall(query)}
@@ -118,16 +125,27 @@ def _candidates(
         return index.search(fingerprint, vector_of(embedder.run([query])[0]), depth, only), worded.result()
 
 
-def _fused(near: list[Entry], worded: list[Entry]) -> list[tuple[Entry, float]]:
-    """Best first; equal scores by nearness, then by id, so that an answer can be repeated."""
+def _shown(index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter) -> list[Entry]:
+    """Pictures that look like the query."""
+    if pictures is None or only.modality not in {None, Modality.IMAGE}:
+        return []
+    found = index.search(pictures.card.fingerprint, vector_of(pictures.run([query])[0]), depth, only)
+    return [entry for entry in found if entry.score >= LIKENESS_MIN]
+
+
+def _fused(near: list[Entry], worded: list[Entry], shown: list[Entry]) -> list[tuple[Entry, float]]:
+    """Best first; equal scores by nearness, then by id, so that an answer can be repeated.
+
+    A picture has no words to be found by, so it can be first in one list only.
+    """
     scores: defaultdict[str, float] = defaultdict(float)
     known = {entry.chunk_id: entry for entry in worded}
     told = [entry for entry in near if entry.score >= COSINE_MIN or entry.chunk_id in known]
-    for ranked in (told, worded):
+    for ranked in (told, worded, shown):
         for rank, entry in enumerate(ranked):
             scores[entry.chunk_id] += RANKS / (RANKS + rank) / 2
-    known |= {entry.chunk_id: entry for entry in told}
-    cosine = {entry.chunk_id: entry.score for entry in told}
+    known |= {entry.chunk_id: entry for entry in (*told, *shown)}
+    cosine = {entry.chunk_id: entry.score for entry in (*told, *shown)}
     order = sorted(scores, key=lambda name: (-scores[name], -cosine.get(name, 0.0), name))
     return [(known[name], scores[name]) for name in order]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel
+from headwater.domain.tables import EMBEDDINGS
 from headwater.domain.words import edits
 from headwater.flow.models.port import Model, vector_of
 from headwater.storage.catalog import Tables
@@ -16,6 +17,7 @@ from headwater.storage.reading import run_sql
 from headwater.storage.vector_index import VectorIndex
 from headwater.upkeep.quote import STEPS
 
+STEP_TABLES: Final = {"embed": EMBEDDINGS, **{step: table for step, (table, _) in STEPS.items()}}
 PAIRS_MAX: Final = 500
 SAMPLE: Final = 5
 QUERIES: Final = 50
@@ -35,11 +37,11 @@ class Comparing:
         """`{"step", "models": […], "disagreement": {…}, "sample": […]}`"""
         both = (one, other)
         facts = [self._facts(known) for known in both]
-        made = self._vectors(one, other) if one.step == "embed" else self._texts(one, other)
+        made = self._vectors(one, other) if STEP_TABLES[one.step] is EMBEDDINGS else self._texts(one, other)
         return {"step": one.step, "models": facts, **made}
 
     def _facts(self, known: KnownModel) -> dict[str, Any]:
-        table = "embeddings" if known.step == "embed" else STEPS[known.step][0].short_name
+        table = STEP_TABLES[known.step].short_name
         (row,) = self._rows(_FACTS.format(table=table, print=known.fingerprint))
         return {
             "model": known.label,
@@ -73,7 +75,7 @@ class Comparing:
         }
 
     def _vectors(self, one: KnownModel, other: KnownModel) -> dict[str, Any]:
-        queries = [row["text"] for row in self._rows(_QUERIES.format(print=one.fingerprint, limit=QUERIES))]
+        queries = [row["text"] for row in self._rows(_QUERIES.format(limit=QUERIES))]
         mine, theirs = (self._nearest(known, queries) for known in (one, other))
         shares = [len(set(a) & set(b)) / max(1, len(set(a))) for a, b in zip(mine, theirs, strict=True)]
         order = sorted(range(len(queries)), key=lambda at: (shares[at], queries[at]))[:SAMPLE]
@@ -130,7 +132,7 @@ _FACTS: Final = """
         coalesce(sum(cost), 0)::DOUBLE AS cost, coalesce(sum(attempts), 0)::BIGINT AS attempts
     FROM all_models.{table} WHERE fingerprint = '{print}'"""
 _OBJECTS: Final = "SELECT count(*) AS objects FROM bronze.events WHERE first_of_object AND modality IN ({modalities})"
-_TEXT_OBJECTS: Final = "SELECT count(DISTINCT object_id) AS objects FROM all_models.embeddings"
+_TEXT_OBJECTS: Final = "SELECT count(DISTINCT object_id) AS objects FROM all_models.embeddings WHERE text <> ''"
 # In an order that is the same each time and has nothing to do with the texts.
 _PAIRS: Final = """
     SELECT a.object_id, a.text AS one, b.text AS other
@@ -138,5 +140,5 @@ _PAIRS: Final = """
     WHERE a.fingerprint = '{one}' AND b.fingerprint = '{other}'
     ORDER BY md5(a.object_id) LIMIT {limit}"""
 _QUERIES: Final = """
-    SELECT text FROM (SELECT DISTINCT text FROM all_models.embeddings WHERE fingerprint = '{print}')
+    SELECT text FROM (SELECT DISTINCT text FROM all_models.embeddings WHERE text <> '')
     ORDER BY md5(text) LIMIT {limit}"""

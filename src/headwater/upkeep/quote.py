@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel, ModelBook
-from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, SAID, TRANSCRIPTS, Table
+from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, METADATA, SAID, TRANSCRIPTS, Table
 from headwater.flow.models.port import ModelCard
 from headwater.settings import Settings
 from headwater.storage.catalog import Tables
@@ -26,6 +26,7 @@ STEPS: Final[dict[str, tuple[Table, tuple[str, ...]]]] = {
     "transcribe": (TRANSCRIPTS, ("audio", "video")),
     "caption": (CAPTIONS, ("image", "video")),
     "extract": (CAPTIONS, ("document",)),
+    "picture": (EMBEDDINGS, ("image",)),
 }
 _LETTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_PICTURE: Final = 1_000  # prompt and picture together, where nobody has told yet
@@ -83,7 +84,8 @@ class Quoting:
     def _derivation(self, known: KnownModel, card: ModelCard) -> Quote:
         table, modalities = STEPS[known.step]
         progress = peek_progress(self.settings, table)
-        begin, end = progress.seq_of(known.position_in(EVENTS.name)), progress.seq_of(EVENTS.name)
+        reached = peek_progress(self.settings, METADATA) if table is EMBEDDINGS else progress
+        begin, end = progress.seq_of(known.position_in(EVENTS.name)), reached.seq_of(EVENTS.name)
         objects = self._rows(_OBJECTS.format(begin=begin, end=end, modalities=_list(modalities))) if end > begin else []
         done = {row["object_id"] for row in self._rows(_DONE.format(table=table.short_name, print=known.fingerprint))}
         left = [row for row in objects if row["object_id"] not in done]
@@ -109,7 +111,7 @@ class Quoting:
             pace_of=whose,
             cost=sum(costs),
             rows=len(left),
-            vectors=round(len(left) * self._chunks_each(known.step) * len(self.book.kept("embed"))),
+            vectors=len(left) if table is EMBEDDINGS else round(len(left) * self._vectors_each(known.step)),
             seconds=seconds / self.workers if seconds is not None else None,
             places=[row["seq"] for row in left],
             bill=list(accumulate(costs)),
@@ -165,12 +167,12 @@ class Quoting:
         (row,) = self._rows(_TOKENS.format(table=table.short_name, step=step))
         return float(row["tokens"] or _TOKENS_PER_PICTURE)
 
-    def _chunks_each(self, step: str) -> float:
+    def _vectors_each(self, step: str) -> float:
+        """Chunks of an object as the active model makes them, times the embedders that are kept."""
         active = self.book.active(step)
-        if active is None:
-            return 1.0
-        (row,) = self._rows(_CHUNKS_OF.format(print=active.fingerprint))
-        return row["vectors"] / row["objects"] if row["objects"] else 1.0
+        (row,) = self._rows(_CHUNKS_OF.format(print=active.fingerprint if active else ""))
+        chunks = row["vectors"] / row["objects"] if row["objects"] else 1.0
+        return float(chunks * len(self.book.kept("embed")))
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = run_sql(self.reader, query)["rows"]

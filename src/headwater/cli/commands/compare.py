@@ -4,58 +4,64 @@ from typing import Any
 
 import click
 
+from headwater.cli.naming import MODEL_HELP, StepType
 from headwater.cli.session import Session, with_session
 
 
 @click.command(
     short_help="Two models of a step, side by side.",
-    help="Two models of a step side by side: coverage, disagreement, cost, and a sample to look at.",
+    help="Two models of a step side by side: coverage, disagreement, cost, and a sample to look at. " + MODEL_HELP,
 )
-@click.argument("step")
+@click.argument("step", type=StepType())
 @click.argument("one")
 @click.argument("other")
 @with_session
 def command(session: Session, step: str, one: str, other: str) -> None:
-    """A model is named as `headwater models` names it; ACTIVE is the active one."""
     with session.open() as lake:
-        session.show(lake.models.compare(step, one, other), _draw)
+        found = lake.models.compare(step, one, other)
+    if found["models"][0]["fingerprint"] == found["models"][1]["fingerprint"]:
+        session.note("These are one and the same model. headwater models shows which there are.")
+    session.show(found, _draw)
 
 
 def _draw(found: dict[str, Any]) -> None:
-    from headwater.cli.output import heading, one_line, say, table, text
+    from headwater.cli.output import heading, money, one_line, say, table, text
 
-    columns = ("model", "state", "covered", "rows", "model seconds", "tokens", "cost", "attempts")
-    rows = [
-        (
-            f"{model['model']} ({model['fingerprint']})",
-            model["state"],
-            f"{model['covered']:,} of {model['objects']:,}",
-            f"{model['rows']:,}",
-            f"{model['model_seconds']:,.1f}",
-            f"{model['tokens']:,}",
-            f"{model['cost']:,.4f}",
-            f"{model['attempts']:,}",
-        )
-        for model in found["models"]
-    ]
-    table(columns, rows, numbers=columns[2:])
-    say(_disagreement(found["disagreement"]))
-    names = [model["model"] for model in found["models"]]
+    one, other = found["models"]
+    facts = (
+        ("fingerprint", lambda model: model["fingerprint"]),
+        ("state", lambda model: model["state"]),
+        ("objects covered", lambda model: f"{model['covered']:,} of {model['objects']:,}"),
+        ("rows", lambda model: f"{model['rows']:,}"),
+        ("model seconds", lambda model: f"{model['model_seconds']:,.1f}"),
+        ("tokens", lambda model: f"{model['tokens']:,}"),
+        ("cost", lambda model: money(model["cost"])),
+        ("attempts", lambda model: f"{model['attempts']:,}"),
+    )
+    table(("", one["model"], other["model"]), [(name, told(one), told(other)) for name, told in facts], whole=("",))
+    say("")
+    say(_disagreement(found["disagreement"], one["name"]))
+    names = [model["name"] if one["name"] != other["name"] else model["fingerprint"] for model in (one, other)]
+    width = max(map(len, names))
     if found["sample"]:
         heading("Where they differ most")
     for pair in found["sample"]:
-        say(text(pair.get("object_id") or f"“{one_line(pair['query'], 100)}”", "dim"))
+        say(text(pair.get("object_id") or f"“{one_line(pair['query'], 90)}”", "dim"))
         for name, said in zip(names, (pair["one"], pair["other"]), strict=True):
             shown = "; ".join(said) if isinstance(said, list) else said
-            say(f"  {name}: ", one_line(shown, 160) or "(nothing)")
+            say(text(f"  {name:<{width}}  ", "dim"), one_line(shown, 160) or "(nothing)")
 
 
-def _disagreement(told: dict[str, Any]) -> str:
+def _disagreement(told: dict[str, Any], measure: str) -> str:
     if "overlap_at_10" in told:
         if told["overlap_at_10"] is None:
             return "Nothing to compare yet."
         return f"Of the ten nearest they share {told['overlap_at_10']:.0%}, over {told['queries']:,} queries."
     if not told["pairs"]:
         return "No object was done by both yet."
-    error = f"{told['word_error']:.1%}" if told["word_error"] is not None else "none"
-    return f"Words that differ: {error}, over {told['pairs']:,} objects; {told['equal']:,} are equal."
+    if told["word_error"] is None:
+        return f"Over {told['pairs']:,} objects, {measure} has no words to measure by; {told['equal']:,} are equal."
+    return (
+        f"Words that differ: {told['word_error']:.1%} of those of {measure}, over {told['pairs']:,} objects; "
+        f"{told['equal']:,} are equal."
+    )

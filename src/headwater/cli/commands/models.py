@@ -18,25 +18,41 @@ def command(session: Session) -> None:
 
 
 def _draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import say, table, text
+    from headwater.cli.naming import shown_name
+    from headwater.cli.output import money, say, table, text
 
-    columns = ("step", "state", "name", "model", "fingerprint", "rows", "behind", "model seconds", "cost")
+    columns = ("step", "state", "model", "fingerprint", "rows", "seconds", "cost")
     rows = [
         (
             known["step"],
             text(known["state"], "bold" if known["state"] == "active" else ""),
-            known["name"],
-            known["model"],
+            shown_name(known["name"], known["model"]),
             known["fingerprint"],
             f"{known['rows']:,}",
-            f"{known['behind']:,}",
             f"{known['model_seconds']:,.1f}",
-            f"{known['cost']:,.4f}",
+            money(known["cost"]),
         )
         for known in document["models"]
     ]
-    table(columns, rows, numbers=("rows", "behind", "model seconds", "cost"))
-    if any(known["state"] == "building" for known in document["models"]):
-        say("Half-way: headwater replay STEP --model NAME goes on where it was left.")
-    if any(known["state"] == "beside" for known in document["models"]):
-        say("A model beside the active one is kept up with what arrives until: headwater retire STEP NAME")
+    table(columns, rows, numbers=columns[4:], whole=[name for name in columns if name != "model"])
+    for known in document["models"]:
+        if next_move := _next_move(known):
+            say(next_move)
+
+
+def _next_move(known: dict[str, Any]) -> str | None:
+    """What can be done with a model that nobody sees."""
+    step, name, which = known["step"], known["name"], known["fingerprint"]
+    match known["state"]:
+        case "building":
+            return f"{name} is {known['behind']:,} behind. Go on: headwater replay {step} --model {name}"
+        case "some":
+            return f"{name} has made some rows. Make them all: headwater replay {step} --model {name}"
+        case "beside":
+            return (
+                f"{name} is kept up with what arrives. Show it: headwater activate {step} {which}"
+                f"\n  Let it go: headwater retire {step} {which}"
+            )
+        case "leaving":
+            return f"{name} is half removed. Finish: headwater retire {step} {which}"
+    return None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headwater.cli.naming import StepType
 from headwater.cli.session import Session, with_session
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ class BudgetType(click.ParamType["Budget"]):
 
 @click.command(
     short_help="Derive a step again by another model.",
-    help="Derive a step again by another model, beside what is there. It tells first what that will take.",
+    help="Derive a step, such as transcribe, again by another model, beside what is there. It tells "
+    "first what that will take; stopped, the same command goes on where it was left.",
 )
-@click.argument("step")
-@click.option("--model", metavar="NAME", required=True, help="A model's name, or package.module:Class.")
+@click.argument("step", type=StepType())
+@click.option("--model", metavar="NAME", required=True, help="A section [model.NAME], a kind, or package.module:Class.")
 @click.option("--budget", type=BudgetType(), metavar="AMOUNT", help="Stop after 2.50 (money) or 30m (time); resumes.")
 @click.option("--dry-run", is_flag=True, help="Print the quote and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before a replay that costs money.")
@@ -56,23 +58,26 @@ def command(session: Session, step: str, model: str, budget: "Budget | None", dr
             _draw_quote(quote)
         if quote["cost"] and budget is None and not yes:
             _confirm(quote["cost"])
-        with Bars({"replay": quote["objects"]}) as bars:
+        if quote["objects"]:
+            session.note("Starting Spark. Ctrl-C stops it; nothing is lost.")
+        with Bars({"replay": quote["objects"]} if quote["objects"] else {}) as bars:
             replayed = lake.models.replay(step, model, budget=budget or Budget(), report=bars.advance, stop=stop)
-    session.show(replayed.to_dict(), _draw_done)
+    session.show(replayed.to_dict(), lambda document: _draw_done(document, budget or Budget()))
     if stop.is_set():
         click.get_current_context().exit(130)
 
 
 def _confirm(cost: float) -> None:
+    from headwater.cli.output import money
     from headwater.errors import InvalidRequest
 
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"It costs about {cost:,.2f}, and nobody is there to ask. Add --yes, or a --budget.")
-    click.confirm(f"Spend about {cost:,.2f}?", abort=True, err=True)
+        raise InvalidRequest(f"It costs about {money(cost)}, and nobody is there to ask. Add --yes, or a --budget.")
+    click.confirm(f"Spend about {money(cost)}?", abort=True, err=True)
 
 
 def _draw_quote(quote: dict[str, Any]) -> None:
-    from headwater.cli.output import plural, say, size, table
+    from headwater.cli.output import money, plural, say, size, table
 
     what = "text" if quote["step"] == "embed" else "object"
     say(f"{quote['step']} by {quote['model']} ({quote['fingerprint']}): {plural(quote['objects'], what)} to do.")
@@ -85,47 +90,64 @@ def _draw_quote(quote: dict[str, Any]) -> None:
         ("answers remembered", f"{quote['remembered']:,}"),
         ("model calls", f"{quote['calls']:,}"),
         ("model seconds", _seconds(quote["model_seconds"], quote["pace_of"])),
-        ("money", f"{quote['cost']:,.4f}"),
+        ("money", money(quote["cost"])),
         ("rows", f"{quote['rows']:,}"),
         ("vectors", f"{quote['vectors']:,}"),
         ("time", _seconds(quote["seconds"], None)),
     ]
-    table(("", "quoted"), rows, numbers=("quoted",))
+    table(("", "quoted"), rows)
 
 
 def _seconds(seconds: float | None, pace_of: str | None) -> str:
     if seconds is None:
-        return "unknown: nobody has done this step yet"
+        return "unknown: no pace to tell it by"
     return f"{seconds:,.1f} s" + (f" at the pace of {pace_of}" if pace_of else "")
 
 
-def _draw_done(document: dict[str, Any]) -> None:
-    from headwater.cli.output import say, table
+def _draw_done(document: dict[str, Any], budget: "Budget") -> None:
+    from headwater.cli.output import money, say, table
 
     quote, actual = document["quote"], document["actual"]
-    if not quote["objects"]:
-        say("Nothing to do: it has done them all.")
+    if not quote["objects"] and document["finished"]:
+        say(f"Nothing to do: it is complete. Let it be seen: headwater activate {quote['step']} {quote['fingerprint']}")
         return
     pairs = (
-        ("objects", quote["objects"], actual["objects"]),
-        ("calls", quote["calls"], actual.get("calls", 0)),
-        ("remembered", quote["remembered"], actual.get("remembered", 0)),
-        ("failed", 0, actual.get("faults", 0)),
-        ("model seconds", quote["model_seconds"], actual.get("model_seconds", 0.0)),
-        ("tokens", None, actual.get("tokens", 0)),
-        ("money", quote["cost"], actual.get("cost", 0.0)),
-        ("seconds", quote["seconds"], actual["seconds"]),
+        ("objects", _count(quote["objects"]), _count(actual["objects"])),
+        ("calls", _count(quote["calls"]), _count(actual.get("calls", 0))),
+        ("remembered", _count(quote["remembered"]), _count(actual.get("remembered", 0))),
+        ("failed", "0", _count(actual.get("faults", 0))),
+        ("tokens", "–", _count(actual.get("tokens", 0))),
+        ("model seconds", _span(quote["model_seconds"]), _span(actual.get("model_seconds", 0.0))),
+        ("money", money(quote["cost"]), money(actual.get("cost", 0.0))),
+        ("seconds", _span(quote["seconds"]), _span(actual["seconds"])),
     )
-    table(("", "quoted", "actual"), [(name, _told(one), _told(two)) for name, one, two in pairs], ("quoted", "actual"))
+    say("")
+    table(("", "quoted", "actual"), pairs, numbers=("quoted", "actual"))
+    if actual.get("faults"):
+        say(f"{actual['faults']:,} could not be done. Why, and the way out: headwater quarantine")
+    _draw_next(document, budget)
+
+
+def _draw_next(document: dict[str, Any], budget: "Budget") -> None:
+    from headwater.cli.output import say
+
+    step, model = document["quote"]["step"], document["quote"]["fingerprint"]
     if document["finished"]:
-        model = quote["fingerprint"]
-        say(f"It is complete. Look: headwater compare {quote['step']} ACTIVE {model}")
-        say(f"Let it be seen: headwater activate {quote['step']} {model}")
+        ends = "All were tried" if document["actual"].get("faults") else "It is complete"
+        say(f"{ends}. Look: headwater compare {step} ACTIVE {model}")
+        say(f"Let it be seen: headwater activate {step} {model}")
+        return
+    bounded = budget.money is not None or budget.seconds is not None
+    if bounded and not document["actual"]["objects"]:
+        say("The budget does not pay for the next object; nothing was called. A larger one goes on from here.")
     else:
-        say("It stopped before the end; the same command goes on where it was left.")
+        why = "as the budget says" if bounded else "before the end"
+        say(f"It stopped {why}; the same command goes on where it was left.")
 
 
-def _told(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _span(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:,.1f}"

@@ -1,11 +1,14 @@
 """`headwater retry`"""
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headwater.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from headwater.lake import Lake
 
 
 @click.command(
@@ -13,20 +16,44 @@ from headwater.cli.session import Session, with_session
     help="Run what is quarantined again, and carry what comes of it on to search.",
 )
 @click.option("--reason", metavar="REASON", help="Only this one, such as TIMEOUT.")
-@click.option("--model", metavar="NAME", help="By this model instead, on the step that it is for.")
+@click.option("--model", metavar="NAME", help="By this model instead, on the step that it is for; seen once active.")
 @with_session
 def command(session: Session, reason: str | None, model: str | None) -> None:
     from headwater.cli.progress import Bars
 
-    with session.open() as lake, Bars({}) as bars:
-        retried = lake.retry(reason, model=model, report=bars.advance)
-    session.show(asdict(retried), _draw)
+    with session.open() as lake:
+        step = _step_of(lake, model) if model else None
+        if lake.quarantine(reason)["rows"]:
+            session.note("Starting Spark …")
+        with Bars({}) as bars:
+            retried = lake.retry(reason, model=model, report=bars.advance)
+        hidden = model is not None and step is not None and not _is_seen(lake, step, model)
+    session.show(asdict(retried), lambda document: _draw(document, (step, model) if hidden else None))
 
 
-def _draw(retried: dict[str, Any]) -> None:
+def _step_of(lake: "Lake", model: str) -> str:
+    """An unknown model is refused before anything starts."""
+    from headwater.flow.models.choice import step_of
+    from headwater.flow.models.loaded import models_of
+
+    return step_of(models_of(lake.settings), model)
+
+
+def _is_seen(lake: "Lake", step: str, model: str) -> bool:
+    active = lake.models.book().active(step)
+    return active is not None and model in {active.name, active.label, active.fingerprint}
+
+
+def _draw(retried: dict[str, Any], hidden: tuple[str | None, str | None] | None) -> None:
     from headwater.cli.output import say
 
     if not retried["tried"]:
         say("Nothing to retry.")
         return
     say(f"{retried['tried']:,} tried: {retried['recovered']:,} recovered, {retried['still_quarantined']:,} still held.")
+    if retried["still_quarantined"]:
+        say("Why, and the way out: headwater quarantine")
+    if hidden and retried["recovered"]:
+        step, model = hidden
+        say(f"Readers see {model} once it has done every object: headwater replay {step} --model {model}")
+        say(f"and then: headwater activate {step} {model}")

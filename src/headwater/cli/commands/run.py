@@ -69,3 +69,12 @@ def _draw(ran: dict[str, Any]) -> None:
     say(f"Done: {counts or 'nothing new'}.")
     if ran["done"].get("quarantine"):
         say("Some could not be processed. Why, and the way out: headwater quarantine")
+    if paid := [model for model in ran["models"].values() if model["cost"] > 0]:
+        say(f"Paid: {'; '.join(_bill(model) for model in paid)}.")
+
+
+def _bill(model: dict[str, Any]) -> str:
+    from headwater.cli.output import money, plural
+
+    remembered = f", {model['remembered']:,} remembered" if model["remembered"] else ""
+    return f"{model['model']} {money(model['cost'])} for {plural(model['calls'], 'call')}{remembered}"

@@ -10,12 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from headwater.domain.locator import Segment
-from headwater.domain.tables import CAPTIONS, METADATA
+from headwater.domain.tables import CAPTIONS, EMBEDDINGS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
 from headwater.flow.models.loaded import Models
-from headwater.flow.models.port import Picture, Said
+from headwater.flow.models.port import Embedded, Picture, Said
+from headwater.flow.models.vectors import checked_vector
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
 # Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
@@ -39,6 +40,24 @@ def caption(source: Source, models: Models) -> StepResult:
     started = time.perf_counter()
     said = scaled(model.run([picture])[0], wide[0] / picture.shape[1])
     return said_result(said, model.card, Effort(time.perf_counter() - started, images=1))
+
+
+def picture(source: Source, models: Models) -> StepResult:
+    """A vector of the picture itself, among which words are looked for."""
+    model = models.loaded("models.picture")
+    with _opened(source) as image:
+        shown, _ = _decoded(image)
+    source.allow(model.card.deadline_seconds)
+    started = time.perf_counter()
+    answer = model.run([shown])[0]
+    told = answer if isinstance(answer, Embedded) else Embedded(answer)
+    return {
+        "vector": checked_vector(told.vector, model.card).tolist(),
+        "model_seconds": round(time.perf_counter() - started, 4),
+        "tokens": told.tokens,
+        "cost": model.card.cost(images=1, tokens=told.tokens),
+        "attempts": told.attempts,
+    }
 
 
 def scaled(said: Said, factor: float) -> Said:
@@ -133,4 +152,5 @@ def _damaged(error: Exception) -> DataFault:
 STEPS: Final = (
     Step("probe", METADATA, probe),
     Step("caption", CAPTIONS, caption, "models.caption"),
+    Step("picture", EMBEDDINGS, picture, "models.picture"),
 )

@@ -1,7 +1,8 @@
 """Derive: what models make of each object.
 
 Reads   bronze.events, the raw store
-Writes  silver.quarantine, silver.metadata, silver.transcripts, silver.captions, silver.messages
+Writes  silver.quarantine, silver.metadata, silver.transcripts, silver.captions, silver.messages, and silver.embeddings
+        where a model for pictures is kept
 Key     object × step × model
 Invariant: pointers travel, and the worker that needs bytes fetches them; a result is memoised before any table is
 committed; every table remembers by itself how far into bronze.events it has come. Live, retry and replay differ only
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
-from headwater.domain.tables import EVENTS, QUARANTINE, Table
+from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, Table
 from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.outcome import SCHEMA, TABLES, columns_of
 from headwater.flow.derive.worker import Work, derive_batches
@@ -52,18 +53,20 @@ class Derived:
 
 def derive_next(spark: SparkSession, work: Work, cut: Cut, tasks: int) -> Derived | None:
     """One batch of what is pending, in the order of arrival; None when there is nothing."""
-    progress = {table.name: progress_of(spark, table) for table in TABLES}
+    planned = work.planned()
+    progress = {table.name: progress_of(spark, table) for table in TABLES if _in_use(table, work)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
     begin = min(reached.values())
     end = _end_of_batch(spark, begin, begin + cut.rows, cut)
     if end == begin:
         return None
     # A model that a replay has yet to bring up to here waits for that replay.
-    planned = work.planned()
     live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
     events = spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1) & F.col("first_of_object"))
 
     def publish_live(table: Table, rows: DataFrame | None) -> int:
+        if table.name not in reached:
+            return 0
         unseen = rows.where(F.col("event_seq") >= reached[table.name]) if rows is not None else None
         picked = unseen.select(*columns_of(table)) if unseen is not None else None
         names = {planned[tag].position for tag in live if planned[tag].table == table.name} | {EVENTS.name}
@@ -82,7 +85,8 @@ def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, tasks: int,
     step = work.planned()[tag]
     table = next(table for table in TABLES if table.name == step.table)
     progress = progress_of(spark, table)
-    begin, goal = progress.seq_of(step.position), min(until, progress.seq_of(EVENTS.name))
+    reached = progress_of(spark, METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
+    begin, goal = progress.seq_of(step.position), min(until, reached)
     end = min(goal, _end_of_batch(spark, begin, min(begin + cut.rows, goal), cut))
     if end <= begin:
         return None
@@ -95,6 +99,8 @@ def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, tasks: int,
 
     def publish_missing(target: Table, rows: DataFrame | None) -> int:
         position = {step.position: end} if target is table else {}
+        if position and table is EMBEDDINGS:  # nobody else moves it on before a first model for pictures is complete
+            position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if rows is None and not position:
             return 0
         picked = _missing(spark, target, pending, rows) if rows is not None else None
@@ -119,6 +125,10 @@ def derive_again(spark: SparkSession, pending: DataFrame, work: Work, tasks: int
         return publish(spark, table, _missing(spark, table, pending, rows), {}, stage="derive").rows
 
     return Derived(pending.count(), *_derive(spark, pending, work, tasks, publish_missing))
+
+
+def _in_use(table: Table, work: Work) -> bool:
+    return table is not EMBEDDINGS or any(step.table == table.name for step in work.planned().values())
 
 
 def _pending(events: DataFrame) -> DataFrame:

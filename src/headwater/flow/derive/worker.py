@@ -3,6 +3,7 @@
 One sandbox a Python worker, kept from batch to batch, so that a model is loaded once.
 """
 
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from headwater import faults
 from headwater.domain.modality import Modality
-from headwater.domain.tables import METADATA, QUARANTINE
+from headwater.domain.tables import EMBEDDINGS, METADATA, QUARANTINE
 from headwater.errors import DataFault
 from headwater.flow.derive.chat import message_result
 from headwater.flow.derive.outcome import SCHEMA
@@ -198,6 +199,7 @@ class _Desk:
         return {
             **self._provenance(row, step),
             **(facts | {"tier": "standard"} if step.table == METADATA.name else {}),
+            **(_as_chunk(row, step) if step.table == EMBEDDINGS.name else {}),
             **result,
             "table": step.table,
             "derived_at": self.work.now,
@@ -217,6 +219,19 @@ class _Desk:
         carried = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer")
         named = {"event_seq": row["seq"], "step": step.name, "model": step.label, "fingerprint": step.fingerprint}
         return {name: row[name] for name in carried} | named
+
+
+def _as_chunk(row: Row, step: PlannedStep) -> dict[str, Any]:
+    """A picture is a chunk without text, the only one of its object; its own model is its source."""
+    name = "\0".join((row["object_id"], "raw", step.fingerprint))
+    return {
+        "chunk_id": hashlib.blake2b(name.encode(), digest_size=12).hexdigest(),
+        "chunk": 0,
+        "source_table": "raw",
+        "source_fingerprint": step.fingerprint,
+        "source_model": step.label,
+        "text": "",
+    }
 
 
 def _content(row: Row) -> Content:

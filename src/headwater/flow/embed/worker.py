@@ -23,6 +23,7 @@ from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.models.port import Embedded, Model, ModelCard
 from headwater.flow.models.registry import load_model
+from headwater.flow.models.vectors import checked_vector
 from headwater.settings import Settings
 from headwater.storage.memo import Memo, open_memo
 
@@ -188,18 +189,6 @@ def _ask(batch: Sequence[str], model: Model) -> dict[str, Answer]:
         }
         for text, answer in zip(batch, told, strict=True)
     }
-
-
-def checked_vector(vector: Any, card: ModelCard) -> Any:
-    """Raises DataFault BAD_OUTPUT where a vector would poison an index."""
-    numbers = np.asarray(vector, dtype=np.float32)
-    if numbers.ndim != 1 or not len(numbers):
-        raise DataFault("BAD_OUTPUT", f"The model answered with something of shape {numbers.shape}, not a vector.")
-    if card.dimension is not None and len(numbers) != card.dimension:
-        raise DataFault("BAD_OUTPUT", f"The model's vector has {len(numbers)} numbers; it promises {card.dimension}.")
-    if not np.isfinite(numbers).all():
-        raise DataFault("BAD_OUTPUT", "The model's vector holds numbers that are not finite.")
-    return numbers
 
 
 def _packed(answer: Answer) -> dict[str, Any]:

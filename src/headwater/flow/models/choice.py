@@ -14,18 +14,21 @@ from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import ModelCard
 
+PICTURE: Final = "picture"  # the one step that need not have a model
 # The steps whose model can be chosen, and the setting that names the first one.
 CHOICES: Final = {
     "transcribe": "models.transcribe",
     "caption": "models.caption",
     "extract": "models.extract",
     "embed": "models.embed",
+    PICTURE: "models.picture",
 }
 _TAKES: Final = {
     "transcribe": ("speech", "text"),
     "caption": ("picture", "text"),
     "extract": ("document", "text"),
     "embed": ("text", "vector"),
+    PICTURE: ("picture", "vector"),
 }
 
 
@@ -33,6 +36,8 @@ def settled(book: ModelBook, models: Models, empty: Collection[str], now: dateti
     """The book with a model for every step. `empty` are the steps without a row: there the setting still decides."""
     for step, setting in CHOICES.items():
         active = book.active(step)
+        if step == PICTURE and (not models.name_of(setting) or (active is None and step not in empty)):
+            continue
         card = models.card(setting)
         if active is not None and (step not in empty or active.fingerprint == card.fingerprint):
             continue
@@ -83,10 +88,10 @@ def _way_out(known: KnownModel) -> str:
 
 def unheeded(book: ModelBook, models: Models) -> list[str]:
     """A sentence for each setting that names another model than the active one."""
-    wishes = ((step, setting, book.active(step)) for step, setting in CHOICES.items())
+    wishes = ((step, models.name_of(setting), book.active(step)) for step, setting in CHOICES.items())
     return [
-        f"{setting} names {models.name_of(setting)}, but {active.name} is active. "
-        f"To change over: headwater replay {step} --model {models.name_of(setting)}, then headwater activate."
-        for step, setting, active in wishes
-        if active is not None and active.name != models.name_of(setting)
+        f"{CHOICES[step]} names {name}, but {active.name if active else 'no model'} is active. "
+        f"To change over: headwater replay {step} --model {name}, then headwater activate."
+        for step, name, active in wishes
+        if name and name != (active.name if active else None)
     ]
