@@ -178,13 +178,13 @@ class Models:
         return model
 
     def _require_followed(self, known: KnownModel) -> None:
-        """A flip of what search shows needs an index that has it all."""
+        """A flip of what search shows needs an index that has it all, or a run that is bringing it up."""
         from headwater.domain.tables import EMBEDDINGS
         from headwater.errors import Conflict
         from headwater.storage.peek import peek_progress
 
         behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
-        if behind > 0:
+        if behind > 0 and self._parts.ledger.holder("run", self._parts.clock()) is None:
             raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
 
     def _require_answered(self, known: KnownModel) -> None:

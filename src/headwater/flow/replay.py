@@ -95,7 +95,7 @@ def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> Derived 
     book = with_building(read_book(run.ledger), known)
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
     cut = Cut(pace.rows, run.settings.whole("run.batch_bytes"))
-    return replay_next(run.spark, work, _tag(known), cut, workers * 2, may.until)
+    return replay_next(run.spark, work, _tag(known), cut, workers, may.until)
 
 
 def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
