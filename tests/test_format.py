@@ -8,6 +8,7 @@ import pytest
 
 from headwater import lake as lakes
 from headwater.cli.main import main
+from headwater.domain.tables import EFFORT, EMBEDDINGS, SAID
 from headwater.errors import Conflict, NotFound
 from headwater.storage.ledger import Ledger, open_ledger
 from headwater.upkeep.format import FORMAT, Upgrade, apply_upgrade, check_format, plan_upgrade, set_format
@@ -77,3 +78,26 @@ def test_a_gap_in_the_known_upgrades_is_refused_before_anything_is_done(ledger: 
 def test_a_place_without_a_lake_is_told_apart_from_an_old_one(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="headwater init"):
         check_format(open_ledger(f"sqlite:///{tmp_path}/empty.db"))
+
+
+def test_a_lake_of_format_one_is_upgraded_and_goes_on(tmp_path: Path, engine: None) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        lake.put_text("written before", customer="acme")
+        lake.run()
+        catalog = lake._components.catalog
+        for table in (*SAID, EMBEDDINGS):
+            with catalog.load_table(table.name).update_schema(allow_incompatible_changes=True) as update:
+                for field in EFFORT:
+                    update.delete_column(field.name)
+        lake._components.ledger.set_fact("format", "1")
+        lake._components.ledger.set_fact("models", "")
+    with pytest.raises(Conflict, match="headwater upgrade"):
+        lakes.open(tmp_path / "lake")
+    assert main(["--lake", str(tmp_path / "lake"), "upgrade"]) == 0
+    with lakes.open(tmp_path / "lake") as lake:
+        lake.put_text("written after", customer="acme")
+        lake.run()
+        assert {hit.entry.text for hit in lake.search("written").hits} == {"written before", "written after"}
+        rows = lake.sql("select text, attempts from messages order by text")["rows"]
+        # Reads see the old row without an effort, the new one with.
+        assert rows == [{"text": "written after", "attempts": 1}, {"text": "written before", "attempts": None}]

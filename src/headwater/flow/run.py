@@ -236,7 +236,7 @@ class Run:
         # The book is read for every batch: a model that was activated or retired meanwhile counts from here on.
         work = plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=workers)
         begun = time.monotonic()
-        derived = derive_next(self.spark, work, cut, workers * 2)
+        derived = derive_next(self.spark, work, cut, workers)
         if derived is None:
             return False
         self._pace.learn(derived.events, time.monotonic() - begun)

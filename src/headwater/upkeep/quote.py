@@ -5,6 +5,7 @@ facts go; by the token it is estimated from what other models were billed, or fr
 the pace of a model that has done the step before, and says whose pace that was.
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
@@ -129,8 +130,9 @@ class Quoting:
         (chunks,) = self._rows(_CHUNKS.format(print=active.fingerprint if active else ""))
         share = texts / chunks["texts"] if chunks["texts"] else 0.0
         vectors = round(chunks["vectors"] * share) or texts
-        tokens = letters // _LETTERS_PER_TOKEN
-        cost = card.cost(tokens=tokens, calls=-(-vectors // card.batch_items))
+        asked = 1.0 - self._remembered_share(known, active)
+        calls = -(-round(vectors * asked) // card.batch_items)
+        seconds = vectors * asked * chunks["seconds_each"] if chunks["vectors"] else None
         return Quote(
             step=known.step,
             model=card.label,
@@ -138,15 +140,23 @@ class Quoting:
             objects=texts,
             bytes=0,
             reads={},
-            remembered=0,
-            calls=-(-vectors // card.batch_items),
-            model_seconds=None,
-            pace_of=None,
-            cost=cost,
+            remembered=vectors - round(vectors * asked),
+            calls=calls,
+            model_seconds=seconds,
+            pace_of=active.label if active and seconds is not None else None,
+            cost=card.cost(tokens=round(letters * asked) // _LETTERS_PER_TOKEN, calls=calls),
             rows=vectors,
             vectors=vectors,
-            seconds=None,
+            seconds=seconds / self.workers if seconds is not None else None,
         )
+
+    def _remembered_share(self, known: KnownModel, active: KnownModel | None) -> float:
+        """How much of what the active embedder was given has its answer in the memo."""
+        if active is None or not any(size.fingerprint == known.fingerprint for size in self.memo.sizes()):
+            return 0.0
+        rows = self._rows(f"SELECT DISTINCT text FROM all_models.embeddings WHERE fingerprint = '{active.fingerprint}'")
+        keys = {hashlib.sha256(row["text"].encode()).hexdigest() for row in rows}
+        return len(self.memo.shelf(known.step, known.fingerprint).find(keys)) / max(1, len(keys))
 
     def _pace(
         self, known: KnownModel, table: Table, asked: Collection[dict[str, Any]]
@@ -209,5 +219,6 @@ _TEXTS: Final = """
     SELECT count(*) AS texts, coalesce(sum(length(text)), 0)::BIGINT AS letters
     FROM all_models.{table} WHERE seq >= {begin} AND seq < {end} AND length(trim(text)) > 0"""
 _CHUNKS: Final = """
-    SELECT count(*) AS vectors, count(DISTINCT (object_id, source_fingerprint)) AS texts
+    SELECT count(*) AS vectors, count(DISTINCT (object_id, source_fingerprint)) AS texts,
+        coalesce(avg(model_seconds), 0)::DOUBLE AS seconds_each
     FROM all_models.embeddings WHERE fingerprint = '{print}'"""

@@ -27,6 +27,8 @@ from headwater.flow.derive.worker import Work, derive_batches
 from headwater.flow.spent import Spent, spent_by_tag, sums
 from headwater.storage.publish import progress_of, publish
 
+# So many that a worker which met the long calls leaves the rest to the others.
+_TASKS_A_WORKER: Final = 8
 _INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 
 
@@ -51,7 +53,7 @@ class Derived:
         return self.rows.get(QUARANTINE.name, 0)
 
 
-def derive_next(spark: SparkSession, work: Work, cut: Cut, tasks: int) -> Derived | None:
+def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Derived | None:
     """One batch of what is pending, in the order of arrival; None when there is nothing."""
     planned = work.planned()
     progress = {table.name: progress_of(spark, table) for table in TABLES if _in_use(table, work)}
@@ -73,11 +75,11 @@ def derive_next(spark: SparkSession, work: Work, cut: Cut, tasks: int) -> Derive
         position = dict.fromkeys(names, max(end, reached[table.name]))
         return publish(spark, table, picked, position, stage="derive").rows
 
-    rows, efforts = _derive(spark, _pending(events), work.only(live), tasks, publish_live)
+    rows, efforts = _derive(spark, _pending(events), work.only(live), workers, publish_live)
     return Derived(end - begin, rows, efforts)
 
 
-def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, tasks: int, until: int) -> Derived | None:
+def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, workers: int, until: int) -> Derived | None:
     """One batch for a model that is behind, up to where its step's others are or to `until`; None when it is there.
 
     What it has already, from a retry or from a replay that was killed, is left alone.
@@ -107,12 +109,12 @@ def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, tasks: int,
         return publish(spark, target, picked, position, stage="derive").rows
 
     try:
-        return Derived(end - begin, *_derive(spark, pending, work.only({tag}), tasks, publish_missing))
+        return Derived(end - begin, *_derive(spark, pending, work.only({tag}), workers, publish_missing))
     finally:
         pending.unpersist()
 
 
-def derive_again(spark: SparkSession, pending: DataFrame, work: Work, tasks: int) -> Derived:
+def derive_again(spark: SparkSession, pending: DataFrame, work: Work, workers: int) -> Derived:
     """The same for any other set of objects: rows that a table has already are left alone.
 
     `pending` has seq (any number), the columns of an event, `attempts` so far and `only` (a step, a step's tag, or null
@@ -124,7 +126,7 @@ def derive_again(spark: SparkSession, pending: DataFrame, work: Work, tasks: int
             return 0
         return publish(spark, table, _missing(spark, table, pending, rows), {}, stage="derive").rows
 
-    return Derived(pending.count(), *_derive(spark, pending, work, tasks, publish_missing))
+    return Derived(pending.count(), *_derive(spark, pending, work, workers, publish_missing))
 
 
 def _in_use(table: Table, work: Work) -> bool:
@@ -157,11 +159,11 @@ def _derive(
     spark: SparkSession,
     pending: DataFrame,
     work: Work,
-    tasks: int,
+    workers: int,
     publish_rows: Callable[[Table, DataFrame | None], int],
 ) -> tuple[dict[str, int], dict[str, Spent]]:
     # By content, so that equal bytes meet in one task and the second finds the first one's memo.
-    spread = pending.repartition(tasks, F.col("pointer.checksum"))
+    spread = pending.repartition(workers * _TASKS_A_WORKER, F.col("pointer.checksum"))
     # On a cluster a second copy: were an executor's rows derived again for one table, they could differ from another's.
     alone = str(spark.sparkContext.master).startswith("local")
     level = StorageLevel.MEMORY_AND_DISK if alone else StorageLevel.MEMORY_AND_DISK_2
