@@ -35,6 +35,35 @@ def test_a_fact_is_kept_and_the_last_word_counts(ledger: Ledger, ledger_uri: str
     assert open_ledger(ledger_uri).fact("format") == "2"
 
 
+def test_many_who_change_a_fact_at_once_do_not_undo_one_another(ledger: Ledger, ledger_uri: str) -> None:
+    assert ledger.change_fact("seen", lambda before: f"{before or 'nobody'}") == "nobody"
+
+    def add(number: int) -> None:
+        opened = open_ledger(ledger_uri)
+        for _ in range(5):
+            opened.change_fact("seen", lambda before: f"{before} {number}")
+        opened.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    assert len((ledger.fact("seen") or "").split()) == 21
+    with pytest.raises(NotFound):
+        ledger.change_fact("seen", lambda _: _refuse())
+    assert len((ledger.fact("seen") or "").split()) == 21
+
+
+def _refuse() -> str:
+    raise NotFound("Nothing here.")
+
+
+def test_a_run_that_is_at_work_tells_how_it_stands(ledger: Ledger) -> None:
+    run = ledger.start_run("run", NOW, {"why": "asked"})
+    ledger.note_run(run, {"done": {"derive": 3}})
+    ledger.note_run(run, {"done": {"derive": 5}})
+    (told,) = ledger.unfinished("run")
+    assert told.detail == {"why": "asked", "done": {"derive": 5}}
+
+
 def test_a_held_lease_is_refused_with_the_name_of_its_holder(ledger: Ledger, ledger_uri: str) -> None:
     ledger.acquire_lease("run", "headwater run", 60, NOW)
     with pytest.raises(Conflict, match=rf"headwater run .* process {os.getpid()} on \S+, since 2026-01-31T12:00:00"):
