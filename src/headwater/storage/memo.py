@@ -10,7 +10,6 @@ import io
 import json
 import os
 import uuid
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -171,25 +170,37 @@ class Shelf:
 
 
 class _Packed:
-    """A packed file, compressed as it is; row groups are read as they are asked for."""
+    """A packed file, compressed as it is. The heads of its checksums are held, so that what it does not know costs
+    nothing and of the rest only the row groups that hold it are decoded."""
 
     def __init__(self, data: bytes) -> None:
+        import numpy as np
         import pyarrow.parquet as pq
 
         self._file: pq.ParquetFile = pq.ParquetFile(io.BytesIO(data))
-        groups = self._file.metadata
-        self._firsts = [groups.row_group(n).column(0).statistics.min for n in range(groups.num_row_groups)]
+        checksums = self._file.read(columns=["checksum"])["checksum"].to_pylist()
+        self._heads = np.array([_head(checksum) for checksum in checksums], dtype=np.uint64)
 
     def find(self, checksums: Collection[str]) -> dict[str, Result]:
-        wanted = set(checksums)
-        groups = sorted({group for checksum in wanted if (group := bisect_right(self._firsts, checksum) - 1) >= 0})
+        groups = {place // _ROWS_IN_GROUP for checksum in checksums if (place := self._place(_head(checksum))) >= 0}
         if not groups:
             return {}
-        rows = _pairs(self._file.read_row_groups(groups))
+        wanted = set(checksums)
+        rows = _pairs(self._file.read_row_groups(sorted(groups)))
         return {checksum: json.loads(result) for checksum, result in rows if checksum in wanted}
+
+    def _place(self, head: int) -> int:
+        """Where in the file it is, or -1."""
+        place = int(self._heads.searchsorted(head))
+        return place if place < len(self._heads) and int(self._heads[place]) == head else -1
 
     def all(self) -> dict[str, Result]:
         return {checksum: json.loads(result) for checksum, result in _pairs(self._file.read())}
+
+
+def _head(checksum: str) -> int:
+    """As good as the whole for telling what is there; the rest is compared when it is read."""
+    return int(checksum[:16], 16)
 
 
 def _pairs(table: "pa.Table") -> Iterator[tuple[str, str]]:
