@@ -115,6 +115,17 @@ def test_the_last_run_is_done_failed_running_or_died(ledger: Ledger) -> None:
     assert last_run(ledger, NOW) == {'kind="run",outcome="done"': 1, "age": 0}
 
 
+def test_what_models_did_is_counted_over_every_run(ledger: Ledger) -> None:
+    for cost in (0.5, 0.25):
+        run = ledger.start_run("run", NOW)
+        ledger.note_run(run, {"models": {"transcribe/f00d": {"model": "m 1", "calls": 3, "cost": cost, "tokens": 7}}})
+    ledger.finish_run(ledger.start_run("maintain", NOW), "done", NOW)
+    found = parse("\n".join([line for family in metrics._models(ledger) for line in family.lines()] + ["# EOF", ""]))
+    labels = 'step="transcribe",model="m 1"'
+    assert found["headwater_model_calls_total", labels] == 6
+    assert found["headwater_model_cost_total", labels] == 0.75
+
+
 def test_the_command_prints_it_or_replaces_a_file(lake: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(["metrics", "--lake", str(lake)]) == 0
     printed = capsys.readouterr().out

@@ -6,6 +6,7 @@ A family is a name, a type, a help line and its samples; counters end in `_total
 
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 _FRESH_SECONDS: Final = 5.0
 _OUTCOMES: Final = ("done", "failed", "running", "died")
 _JOURNAL_LINES: Final = 100
+_ALL_RUNS: Final = 1_000_000_000
 
 Labels = Mapping[str, str]
 
@@ -52,7 +54,7 @@ def metrics(
     status: Mapping[str, Any], pending: Pending, quarantine: Mapping[str, Any], ledger: Ledger, *, now: datetime
 ) -> str:
     """The whole text, `# EOF` included."""
-    families = [*_tables(status), *_flow(status, pending, quarantine), *_runs(ledger, now)]
+    families = [*_tables(status), *_flow(status, pending, quarantine), *_runs(ledger, now), *_models(ledger)]
     return "\n".join([line for family in families for line in family.lines()] + ["# EOF", ""])
 
 
@@ -105,6 +107,26 @@ def _runs(ledger: Ledger, now: datetime) -> Iterator[Family]:
     yield Family("headwater_last_run", "gauge", "1 for what became of the last one of its kind.", flags)
     yield Family("headwater_last_run_age_seconds", "gauge", "Since it ended, or began if it has not.", ages)
     yield Family("headwater_at_work", "gauge", "1 while a run holds the lake.", _one(float(RUN_LEASE in held)))
+
+
+def _models(ledger: Ledger) -> Iterator[Family]:
+    """Over every run in the journal, so that a counter never goes back."""
+    told = (
+        ("calls", "calls", "Answers that models were asked for."),
+        ("remembered", "remembered", "Answers that the memo spared."),
+        ("faults", "faults", "Calls that came to nothing."),
+        ("model_seconds", "busy_seconds", "Seconds that they took."),
+        ("tokens", "tokens", "Tokens that were billed."),
+        ("cost", "cost", "Money, in the currency of the prices."),
+    )
+    sums: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for run in ledger.runs(_ALL_RUNS):
+        for tag, model in (run.detail.get("models") or {}).items():
+            for column, _, _ in told:
+                sums[tag.partition("/")[0], str(model.get("model"))][column] += model.get(column) or 0
+    for column, name, purpose in told:
+        samples = [({"step": step, "model": model}, float(counts[column])) for (step, model), counts in sums.items()]
+        yield Family(f"headwater_model_{name}", "counter", purpose, samples)
 
 
 def _one(value: float) -> list[tuple[Labels, float]]:
