@@ -30,8 +30,8 @@ test-stack: setup ## Run the tests that need those servers; fetches, builds and 
 	@$(BIN)/python -m headwater.stack.prepare
 	@$(BIN)/pytest -m "not soak" tests/stack
 
-bench: setup ## Measure the framework's own cost beside plain Python (minutes)
-	@for name in start framework search; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+bench: setup ## Measure start, framework, search, models, replay and upgrade beside plain arms (an hour)
+	@for name in start framework search models replay upgrade; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 bench-peers: setup ## Measure beside Daft, DataChain, Pixeltable and PySpark, each in an environment of its own (half an hour)
 	@cd benchmarks && ../$(BIN)/python -m peers $(ARGS)
