@@ -87,7 +87,9 @@ class Quoting:
         progress = peek_progress(self.settings, table)
         reached = peek_progress(self.settings, METADATA) if table is EMBEDDINGS else progress
         begin, end = progress.seq_of(known.position_in(EVENTS.name)), reached.seq_of(EVENTS.name)
-        objects = self._rows(_OBJECTS.format(begin=begin, end=end, modalities=_list(modalities))) if end > begin else []
+        if end <= begin:
+            return _nothing(known, card)
+        objects = self._rows(_OBJECTS.format(begin=begin, end=end, modalities=_list(modalities)))
         done = {row["object_id"] for row in self._rows(_DONE.format(table=table.short_name, print=known.fingerprint))}
         left = [row for row in objects if row["object_id"] not in done]
         shelf = self.memo.shelf(known.step, known.fingerprint)
@@ -126,6 +128,8 @@ class Quoting:
             if end > begin:
                 (row,) = self._rows(_TEXTS.format(table=table.short_name, begin=begin, end=end))
                 texts, letters = texts + row["texts"], letters + row["letters"]
+        if not texts:
+            return _nothing(known, card)
         active = self.book.active("embed")
         (chunks,) = self._rows(_CHUNKS.format(print=active.fingerprint if active else ""))
         share = texts / chunks["texts"] if chunks["texts"] else 0.0
@@ -187,6 +191,11 @@ class Quoting:
     def _rows(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = run_sql(self.reader, query)["rows"]
         return rows
+
+
+def _nothing(known: KnownModel, card: ModelCard) -> Quote:
+    """It has seen all there is: told by positions alone, without opening a table."""
+    return Quote(known.step, card.label, card.fingerprint, 0, 0, {}, 0, 0, 0.0, None, 0.0, 0, 0, 0.0)
 
 
 def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float) -> float:
