@@ -6,7 +6,7 @@ of its session is left out. Every arm starts its Python, imports and loads its m
 does half of the objects, since it is only asked for its pace. Texts are proven equal.
 Goal: Headwater at 0.9 of the yardstick's pace.
 
-    python benchmarks/models.py [--calls 40] [--pictures 120] [--rounds 2] [--only speech,pictures]
+    python benchmarks/models.py [--calls 40] [--pictures 240] [--rounds 2] [--only speech,pictures]
 """
 
 import argparse
@@ -262,7 +262,7 @@ def show(kind: Kind, arms: dict[str, list[Arm]], units: dict[str, float], count:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=40)
-    parser.add_argument("--pictures", type=int, default=120)
+    parser.add_argument("--pictures", type=int, default=240)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="speech,pictures")
     parser.add_argument("--arm", nargs="+", help="internal: run one arm")

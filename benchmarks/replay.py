@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import corpus
 from counted import CALLS
+from measure import Meter
 
 from headwater import lake as lakes
 from headwater.clock import parse_time
@@ -39,9 +40,13 @@ STAGES: Final = ("bronze", "derive", "embed", "index", "rest")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """`stages` are seconds by stage; `start` is the JVM and its session, 0 where none was needed."""
+    """`stages` are seconds by stage; `start` is the JVM and its session, 0 where none was needed.
+
+    `cpu` is of the whole process and all that it started, the JVM's start included.
+    """
 
     wall: float
+    cpu: float
     start: float
     calls: int
     stages: dict[str, float]
@@ -65,9 +70,13 @@ def phase(lake: Path, work: str) -> Phase:
     calls.write_bytes(b"")
     command = [sys.executable, __file__, "--arm", work, str(lake)]
     environment = {**os.environ, CALLS: str(calls), "PYTHONPATH": _path(), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    told = json.loads(done.stdout.splitlines()[-1])
-    return Phase(told["wall"], told["start"], calls.stat().st_size, told["stages"])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    meter = Meter(process.pid)
+    output, _ = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"{command} failed")
+    told = json.loads(output.splitlines()[-1])
+    return Phase(told["wall"], meter.stop().cpu, told["start"], calls.stat().st_size, told["stages"])
 
 
 def _path() -> str:
@@ -134,7 +143,7 @@ def bench(scale: float) -> list[tuple[str, bool]]:
     lakes.init(lake).close()
     add(corpus.make_corpus(calls, calls, lines), lake, "first")
     print(f"{2 * calls + lines:,} objects on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print(f"{'':<34}{'wall s':>8}{'calls':>8}{'start s':>9}   seconds by stage", flush=True)
+    print(f"{'':<34}{'wall s':>8}{'CPU s':>8}{'calls':>8}{'start s':>9}   seconds by stage", flush=True)
     first = shown("first derivation", phase(lake, "run"))
     nothing = [shown("run, nothing new", phase(lake, "run"))]
     nothing.append(shown("replay of the active model", phase(lake, "replay-active")))
@@ -149,7 +158,7 @@ def bench(scale: float) -> list[tuple[str, bool]]:
 
 def shown(name: str, done: Phase) -> Phase:
     stages = ", ".join(f"{stage} {done.stages[stage]:.2f}" for stage in STAGES if stage in done.stages)
-    print(f"{name:<34}{done.wall:>8.2f}{done.calls:>8}{done.start:>9.1f}   {stages}", flush=True)
+    print(f"{name:<34}{done.wall:>8.2f}{done.cpu:>8.1f}{done.calls:>8}{done.start:>9.1f}   {stages}", flush=True)
     return done
 
 
