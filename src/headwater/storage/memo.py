@@ -8,7 +8,6 @@ Everything is on the lake's own store, so workers on other machines find it too.
 
 import io
 import json
-import os
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from obstore.store import LocalStore, ObjectStore
 from headwater.errors import Unavailable
 from headwater.settings import Settings
 from headwater.storage.s3 import S3Target, is_s3
+from headwater.storage.whole_file import write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -224,26 +224,12 @@ def _write(memo: Memo, name: str, data: bytes) -> None:
         with translated():
             memo.store.put(name, data)
         return
-    try:
-        _write_synced(memo.root / name, data)
+    try:  # obstore's local store would leave the data to the system's cache
+        path = memo.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
     except OSError as error:
         raise Unavailable(f"The memo cannot be written: {error}") from error
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    """obstore's local store leaves the data to the system's cache."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}#{os.getpid()}")  # obstore leaves such names out of its listings
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 @contextmanager

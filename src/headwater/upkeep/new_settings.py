@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headwater.errors import InvalidRequest, NotFound
 from headwater.settings import FILE_NAME, Settings, resolve
+from headwater.storage.whole_file import write_whole
 
 BEFORE: Final = f"{FILE_NAME}.before-migration"
 _HEAD: Final = "# Written by headwater migrate. What was here before: headwater.toml.before-migration\n"
@@ -40,8 +41,9 @@ def settings_of(lake: Path, document: Document, options: Mapping[str, Any]) -> S
 def switch(lake: Path, document: Document) -> None:
     """A reader sees the old file or the new one, whole, also after a power cut."""
     file, before = lake / FILE_NAME, lake / BEFORE
-    _write(before, file.read_bytes(), file.stat().st_mode)
-    _write(file, (_HEAD + to_toml(document)).encode(), 0o600)
+    write_whole(before, file.read_bytes(), file.stat().st_mode)
+    # The new settings may hold a password.
+    write_whole(file, (_HEAD + to_toml(document)).encode(), 0o600)
 
 
 def to_toml(document: Document) -> str:
@@ -67,19 +69,3 @@ def _read(file: Path) -> dict[str, Any]:
         raise NotFound(f"There is no file {file}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file} is not valid TOML: {error}") from error
-
-
-def _write(file: Path, data: bytes, mode: int) -> None:
-    temporary = file.with_name(f".{file.name}.tmp")
-    with temporary.open("wb") as writing:
-        # The new settings may hold a password.
-        os.fchmod(writing.fileno(), mode & 0o777)
-        writing.write(data)
-        writing.flush()
-        os.fsync(writing.fileno())
-    temporary.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
