@@ -1,5 +1,6 @@
 """The commands of models on the command line: what they say, in JSON and in sentences, and how they refuse."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +173,17 @@ def test_money_is_not_spent_where_nobody_can_be_asked(call: Callable[..., Answer
     refused = call("replay", "transcribe", "--model", "whisper")
     assert refused.code == 2
     assert "It costs about 0.50, and nobody is there to ask. Add --yes, or a --budget." in refused.err
+
+
+def test_who_says_no_spends_nothing(call: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", _Terminal("n\n"))
+    refused = call("replay", "transcribe", "--model", "whisper")
+    assert refused.code == 130 and "Spend about 0.50?" in refused.err and "Nothing was done." in refused.err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_retire_plans_and_a_key_that_is_not_set_does_not_hinder_a_quote(call: Callable[..., Answer]) -> None:

@@ -4,6 +4,7 @@ Reads   the step's table, silver.embeddings, the index
 Nobody says which one is right. Disagreement tells how much would change; the sample is there to be looked at.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,8 @@ SAMPLE: Final = 5
 QUERIES: Final = 50
 NEAREST: Final = 10
 _SHOWN_LETTERS: Final = 240
+# Capitals and full stops are no disagreement: some models write them and some do not.
+_WORDS: Final = re.compile(r"[\w']+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,8 @@ class Comparing:
 
 
 def _judged(row: dict[str, Any]) -> dict[str, Any]:
-    first, second = (row[name] or "" for name in ("one", "other"))
-    words = first.lower().split()
-    changed = edits(words, second.lower().split())
+    words, others = (_WORDS.findall((row[name] or "").lower()) for name in ("one", "other"))
+    changed = edits(words, others)
     return {**row, "words": len(words), "edits": changed, "word_error": changed / max(1, len(words))}
 
 

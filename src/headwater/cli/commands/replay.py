@@ -49,31 +49,34 @@ def command(session: Session, step: str, model: str, budget: "Budget | None", dr
     from headwater.cli.progress import Bars, stoppable
     from headwater.models import Budget
 
-    with stoppable() as stop, session.open() as lake:
+    with session.open() as lake:
         quote = lake.models.quote(step, model).to_dict()
         if dry_run:
             session.show({"quote": quote}, lambda document: _draw_quote(document["quote"]))
             return
         if not session.as_json:
             _draw_quote(quote)
-        if quote["cost"] and budget is None and not yes:
-            _confirm(quote["cost"])
+        if quote["cost"] and budget is None and not yes and not _confirmed(quote["cost"]):
+            session.note("Nothing was done.")
+            click.get_current_context().exit(130)
+        active = lake.models.book().active(step)
         if quote["objects"]:
             session.note("Starting Spark. Ctrl-C stops it; nothing is lost.")
-        with Bars({"replay": quote["objects"]} if quote["objects"] else {}) as bars:
+        with stoppable() as stop, Bars({"replay": quote["objects"]} if quote["objects"] else {}) as bars:
             replayed = lake.models.replay(step, model, budget=budget or Budget(), report=bars.advance, stop=stop)
-    session.show(replayed.to_dict(), lambda document: _draw_done(document, budget or Budget()))
+    seen = active is not None and active.fingerprint == quote["fingerprint"]
+    session.show(replayed.to_dict(), lambda document: _draw_done(document, budget or Budget(), seen))
     if stop.is_set():
         click.get_current_context().exit(130)
 
 
-def _confirm(cost: float) -> None:
+def _confirmed(cost: float) -> bool:
     from headwater.cli.output import money
     from headwater.errors import InvalidRequest
 
     if not sys.stdin.isatty():
         raise InvalidRequest(f"It costs about {money(cost)}, and nobody is there to ask. Add --yes, or a --budget.")
-    click.confirm(f"Spend about {money(cost)}?", abort=True, err=True)
+    return click.confirm(f"Spend about {money(cost)}?", err=True)
 
 
 def _draw_quote(quote: dict[str, Any]) -> None:
@@ -104,12 +107,13 @@ def _seconds(seconds: float | None, pace_of: str | None) -> str:
     return f"{seconds:,.1f} s" + (f" at the pace of {pace_of}" if pace_of else "")
 
 
-def _draw_done(document: dict[str, Any], budget: "Budget") -> None:
+def _draw_done(document: dict[str, Any], budget: "Budget", seen: bool) -> None:
     from headwater.cli.output import money, say, table
 
     quote, actual = document["quote"], document["actual"]
     if not quote["objects"] and document["finished"]:
-        say(f"Nothing to do: it is complete. Let it be seen: headwater activate {quote['step']} {quote['fingerprint']}")
+        shown = f"Let it be seen: headwater activate {quote['step']} {quote['fingerprint']}"
+        say(f"Nothing to do: it is complete{' and active.' if seen else '. ' + shown}")
         return
     pairs = (
         ("objects", _count(quote["objects"]), _count(actual["objects"])),
