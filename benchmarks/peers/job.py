@@ -21,6 +21,7 @@ from headwater.flow.models.port import ModelCard, Said, Samples, Sound
 
 NEEDS: Final = ("numpy", "av", "pillow", "pillow-heif", "py3langid")  # at the versions of the environment that measures
 FIELDS: Final = ("text", "duration_ms", "width", "height")
+DONE: Final = ("probe", "transcribe", "caption")  # steps; others, such as vectors of pictures, are off unless asked for
 COLUMNS: Final = ("id", *FIELDS)
 FIRST: Final = "features:CallFeatures"
 CHANGED: Final = "peers.job:OtherCallFeatures"
@@ -50,7 +51,7 @@ def facts(name: str, data: bytes, changed: bool = False) -> dict[str, Any]:
     assert modality is not None, name
     source = Source(data, content_type, Limits.from_settings({}))
     found: dict[str, Any] = {}
-    for step in STEPS[modality]:
+    for step in (step for step in STEPS[modality] if step.name in DONE):
         found |= step.run(source, cast(Any, _MODELS[changed])) or {}
     return {field: found.get(field) for field in FIELDS}
 
