@@ -1,4 +1,5 @@
-"""Models that fit the port, cheap and deterministic; they note every call in the file that HEADWATER_CALLS names."""
+"""Models that fit the port, cheap and deterministic; they note every call in the file that their option `calls` names,
+or else HEADWATER_CALLS."""
 
 import hashlib
 import os
@@ -11,16 +12,19 @@ from headwater.domain.locator import Locator, Segment
 from headwater.flow.models.port import ModelCard, Picture, Said, Sound
 
 
-def _note(digest: str) -> None:
-    if path := os.environ.get("HEADWATER_CALLS"):
-        with open(path, "a", encoding="ascii") as calls:
-            calls.write(f"{digest}\n")
+def _note(digest: str, calls: str) -> None:
+    if path := calls or os.environ.get("HEADWATER_CALLS"):
+        with open(path, "a", encoding="ascii") as file:
+            file.write(f"{digest}\n")
 
 
 class CheapSpeech:
     """Says the loudness of a call in words."""
 
     card: Final = ModelCard("cheap-speech", "1", accepts="speech", produces="text")
+
+    def __init__(self, calls: str = "") -> None:
+        self._calls = calls
 
     def load(self) -> None:
         pass
@@ -30,7 +34,7 @@ class CheapSpeech:
 
     def _hear(self, sound: Sound) -> Said:
         samples = np.concatenate(list(sound.blocks))
-        _note(hashlib.sha256(samples.tobytes()).hexdigest())
+        _note(hashlib.sha256(samples.tobytes()).hexdigest(), self._calls)
         text = f"a call of loudness {int(np.abs(samples.astype(np.int64)).mean())}"
         return Said(text, confidence=0.5, segments=(Segment(text, Locator(start_ms=0, end_ms=sound.duration_ms)),))
 
@@ -40,6 +44,9 @@ class CheapReader:
 
     card: Final = ModelCard("cheap-reader", "1", accepts="picture", produces="text")
 
+    def __init__(self, calls: str = "") -> None:
+        self._calls = calls
+
     def load(self) -> None:
         pass
 
@@ -47,7 +54,7 @@ class CheapReader:
         return [self._see(picture) for picture in batch]
 
     def _see(self, picture: Picture) -> Said:
-        _note(hashlib.sha256(np.ascontiguousarray(picture).tobytes()).hexdigest())
+        _note(hashlib.sha256(np.ascontiguousarray(picture).tobytes()).hexdigest(), self._calls)
         colour: Any = picture.reshape(-1, 3).mean(axis=0).astype(int).tolist()
         text = f"a picture of colour {colour}"
         return Said(text, confidence=1.0, segments=(Segment(text),))
@@ -81,7 +88,8 @@ class CheapEmbedder:
 
     LENGTH: Final = 16
 
-    def __init__(self, version: str = "1") -> None:
+    def __init__(self, version: str = "1", calls: str = "") -> None:
+        self._calls = calls
         self.card = ModelCard(
             "cheap-embedder",
             version,
@@ -98,7 +106,7 @@ class CheapEmbedder:
         return [self._place(text) for text in batch]
 
     def _place(self, text: str) -> Any:
-        _note(hashlib.sha256(text.encode()).hexdigest())
+        _note(hashlib.sha256(text.encode()).hexdigest(), self._calls)
         seed = hashlib.sha256(f"{self.card.version} {text}".encode()).digest()
         drawn = np.random.default_rng(list(seed)).normal(size=self.LENGTH).astype(np.float32)
         return drawn / np.linalg.norm(drawn)
@@ -112,6 +120,9 @@ class CheapClip:
         "cheap-clip", "1", accepts="picture", produces="vector", parameters={"dimension": 4}, batch_items=8
     )
 
+    def __init__(self, calls: str = "") -> None:
+        self._calls = calls
+
     def load(self) -> None:
         pass
 
@@ -123,6 +134,6 @@ class CheapClip:
             named = [colour for name, colour in self.COLOURS.items() if name in item.lower()]
             place = np.array([*(named[0] if named else (0, 0, 0)), 0 if named else 1], np.float32)
         else:
-            _note(hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest())
+            _note(hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest(), self._calls)
             place = np.array([*item.reshape(-1, 3).mean(axis=0), 0], np.float32)
         return place / max(1.0, float(np.linalg.norm(place)))

@@ -20,26 +20,34 @@ from headwater.models import Budget
 from headwater.settings import FILE_NAME
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SPEECH, LOUDER, DEAF = "cheap_models:CheapSpeech", "louder", "cheap_models:DeafSpeech"
+SPEECH, LOUDER, DEAF = "speech", "louder", "deaf"
 MODELS = """\
 [models]
-transcribe = "cheap_models:CheapSpeech"
+transcribe = "speech"
 caption = "cheap_models:CheapReader"
+
+[model.speech]
+kind = "cheap_models:CheapSpeech"
+calls = "{calls}"
 
 [model.louder]
 kind = "cheap_models:LouderSpeech"
+calls = "{calls}"
+
+[model.deaf]
+kind = "cheap_models:DeafSpeech"
 
 [model.near]
 kind = "cheap_models:CheapEmbedder"
+calls = "{calls}"
 """
 
 
 @pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def calls(tmp_path: Path) -> Path:
     """Every call that a cheap model gets, as a line with the content's digest."""
     file = tmp_path / "calls"
     file.touch()
-    monkeypatch.setenv("HEADWATER_CALLS", str(file))
     return file
 
 
@@ -47,7 +55,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def lake(calls: Path, engine: None, tmp_path: Path) -> Iterator[Lake]:
     directory = tmp_path / "lake"
     directory.mkdir()
-    (directory / FILE_NAME).write_text(MODELS, encoding="utf-8")
+    (directory / FILE_NAME).write_text(MODELS.format(calls=calls), encoding="utf-8")
     with lakes.init(directory) as made:
         yield made
 
@@ -117,6 +125,7 @@ def test_a_retired_model_comes_back_without_a_call(lake: Lake, calls: Path, tmp_
     again = lake.models.replay("transcribe", LOUDER)
     assert again.finished and again.spent["cost"] == 0 and again.spent["remembered"] == 4
     assert first.spent["calls"] == 2
+    assert made == 4  # two contents, by each of the two
     assert len(calls.read_text().split()) == made
     assert _rows_of(lake, "louder-speech 2") == rows
 
@@ -127,10 +136,11 @@ def test_a_replay_that_has_nothing_to_do_calls_nothing_and_starts_no_jvm(
     fill(lake, tmp_path, 1)
     lake.models.replay("transcribe", LOUDER)
     made = calls.read_text()
+    assert len(made.split()) == 4
     code = (
         "import sys, headwater\n"
         "lake = headwater.open(sys.argv[1])\n"
-        "for model in ('louder', 'cheap_models:CheapSpeech'):\n"
+        "for model in ('louder', 'speech'):\n"
         "    replayed = lake.models.replay('transcribe', model)\n"
         "    assert replayed.finished and not replayed.done\n"
         "print('spark' in lake._components.__dict__, 'pyspark' in sys.modules)"
@@ -181,13 +191,12 @@ def test_what_a_transcript_cost_can_be_told(lake: Lake, tmp_path: Path) -> None:
     assert row == {"cost": pytest.approx(0.005), "tokens": 7, "attempts": 1, "timed": True}
 
 
-def test_a_killed_replay_goes_on_and_no_call_is_made_twice(
-    lake: Lake, calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_replay_goes_on_and_no_call_is_made_twice(lake: Lake, calls: Path, tmp_path: Path) -> None:
     for number in range(2):
         fill(lake, tmp_path, number)
     lake.close()
     made = Counter(calls.read_text().split())
+    assert sorted(made.values()) == [1, 1, 1, 1]
     drive = "import sys, headwater; headwater.open(sys.argv[1]).models.replay('transcribe', 'louder')"
     for kill in ("derive.memoised:2", "derive.staged", "derive.published"):
         environment = {**os.environ, "HEADWATER_FAULT": kill}
@@ -204,7 +213,9 @@ def test_a_killed_replay_goes_on_and_no_call_is_made_twice(
 def test_quarantined_objects_are_retried_by_another_model(calls: Path, engine: None, tmp_path: Path) -> None:
     directory = tmp_path / "lake"
     directory.mkdir()
-    (directory / FILE_NAME).write_text(MODELS.replace(f'"{SPEECH}"', f'"{DEAF}"'), encoding="utf-8")
+    (directory / FILE_NAME).write_text(
+        MODELS.format(calls=calls).replace('transcribe = "speech"', 'transcribe = "deaf"'), encoding="utf-8"
+    )
     with lakes.init(directory) as lake:
         fill(lake, tmp_path, 1)
         assert Counter(row["reason"] for row in lake.quarantine()["rows"])["BAD_OUTPUT"] == 4
@@ -253,7 +264,7 @@ def test_a_name_that_stands_for_another_model_is_refused_and_replay_is_the_way_o
     assert lake.models.replay("embed", "near").finished
     lake.models.activate("embed", "near")
     lake.close()
-    newer = MODELS.replace("CheapEmbedder", 'CheapEmbedder"\nversion = "2')
+    newer = MODELS.replace("CheapEmbedder", 'CheapEmbedder"\nversion = "2').format(calls=calls)
     (lake.settings.lake / FILE_NAME).write_text(newer, encoding="utf-8")
     with lakes.open(lake.settings.lake) as changed:
         with pytest.raises(Conflict, match="headwater replay embed --model near"):

@@ -13,11 +13,13 @@ from typing import Final
 from headwater import telemetry
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EVENTS
-from headwater.errors import Conflict, NotFound
+from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.flow.derive.plan import plan_work, with_building
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Cut, Derived, replay_next
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
+from headwater.flow.models.choice import CHOICES, require_same
+from headwater.flow.models.loaded import models_of
 from headwater.flow.retry import note_due
 from headwater.flow.run import Pace, Run
 from headwater.flow.spent import Spent
@@ -46,7 +48,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     """Until the model has caught up (True), or it may not go on or is stopped (False)."""
     with run.interruptible():
         run.begin()
-        without = _stage_in_trouble(run, known)
+        without = _stage_in_trouble(run)
         query = run.start_stream(once=False)
         pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
         while not run.stop.is_set():
@@ -113,14 +115,18 @@ def _caught_up(run: Run, known: KnownModel) -> None:
     change_book(run.ledger, beside)
 
 
-def _stage_in_trouble(run: Run, known: KnownModel) -> str:
-    """Where the active model is no longer to be had, its stage rests: this replay is the way out."""
-    try:
-        plan_work(run.settings, read_book(run.ledger), now=run.clock())
-        return ""
-    except Conflict as conflict:
-        telemetry.note("stage.rests", level="warning", detail=str(conflict))
-        return EMBED if known.step == EMBED else "derive"
+def _stage_in_trouble(run: Run) -> str:
+    """Where a model that is kept is no longer to be had, its stage rests: this replay is the way out."""
+    models = models_of(run.settings)
+    for known in read_book(run.ledger).models:
+        setting = CHOICES[known.step]
+        try:
+            if known.kept:
+                require_same(known, models.chosen(setting, known.name).card(setting))
+        except (Conflict, InvalidRequest) as trouble:
+            telemetry.note("stage.rests", level="warning", detail=str(trouble))
+            return EMBED if known.step == EMBED else "derive"
+    return ""
 
 
 def _tag(known: KnownModel) -> str:
