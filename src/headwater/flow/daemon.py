@@ -4,6 +4,8 @@ Workers then share these modules and the language model instead of each paying a
 that starts threads is loaded here: they would not survive the fork.
 """
 
+import gc
+
 import pandas  # noqa: F401  Spark's Arrow serialisers import it in every worker
 from pyspark.daemon import manager
 
@@ -13,4 +15,6 @@ from headwater.flow.models.language import tell_language
 
 if __name__ == "__main__":
     tell_language("Which language is this sentence written in?")
+    # After every task Spark has its worker collect garbage: it need not look through all that was loaded here.
+    gc.freeze()
     manager()  # type: ignore[no-untyped-call]
