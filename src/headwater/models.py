@@ -107,7 +107,7 @@ class Models:
         """Two models' rows side by side; starts no JVM."""
         from headwater.upkeep.compare import Comparing
 
-        book = self._parts.book()
+        book = self.book()
         comparing = Comparing(self._parts.reader, self._parts.index, self._loaded)
         return comparing.compare(book.find(step, one), book.find(step, other))
 
@@ -133,7 +133,7 @@ class Models:
         """What `retire` would take away; starts no JVM."""
         from headwater.upkeep.retire import plan_retire
 
-        return plan_retire(self._parts.reader, self._parts.book().find(step, model))
+        return plan_retire(self._parts.reader, self.book().find(step, model))
 
     def retire(self, step: str, model: str, report: Callable[[str], None] | None = None) -> "RetirePlan":
         from headwater.upkeep.retire import apply_retire, plan_retire
