@@ -5,6 +5,8 @@ that starts threads is loaded here: they would not survive the fork.
 """
 
 import gc
+import sys
+from zipimport import zipimporter
 
 import pandas  # noqa: F401  Spark's Arrow serialisers import it in every worker
 from pyspark.daemon import manager
@@ -13,8 +15,20 @@ import headwater.flow.derive.worker
 import headwater.flow.embed.stage  # noqa: F401
 from headwater.flow.models.language import tell_language
 
+
+def forget_archives() -> None:
+    """Before every task Spark has its worker read the listing of pyspark's archive again, once for each package in it.
+
+    What is imported stays; what is yet to be imported opens the archive anew.
+    """
+    opened = [place for place, importer in sys.path_importer_cache.items() if isinstance(importer, zipimporter)]
+    for place in opened:
+        del sys.path_importer_cache[place]
+
+
 if __name__ == "__main__":
     tell_language("Which language is this sentence written in?")
     # After every task Spark has its worker collect garbage: it need not look through all that was loaded here.
     gc.freeze()
+    forget_archives()
     manager()  # type: ignore[no-untyped-call]
