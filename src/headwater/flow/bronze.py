@@ -3,8 +3,8 @@
 Reads   the pointer log, through Spark Structured Streaming
 Writes  bronze.events, silver.quarantine
 Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
-Spark reads and parses; the driver, which must know every key to judge it, carries the small rows to the table as well.
-A batch with a long chat text is held and written by Spark, and only its keys travel.
+Spark brings the lines; the driver, which must know every key to judge it, reads them and carries the rows to the table.
+A batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
 Invariant: what was read of the log is committed with the rows, so a crash repeats nothing, and a lost checkpoint only
 costs a second look at what the log still holds.
 """
@@ -132,7 +132,7 @@ def _sized(lines: DataFrame, begun: Mapping[int, int]) -> pa.Table:
 
 
 def _parse(lines: DataFrame) -> DataFrame:
-    """In Spark's tasks, where long lines are; the reading is the same."""
+    """The same reading, in Spark's tasks."""
     return lines.select(*_PLACE, "value").mapInArrow(_read_batches, from_arrow_schema(_SEEN))
 
 
