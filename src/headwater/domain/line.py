@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
+from json.encoder import encode_basestring as _quoted
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -24,11 +25,7 @@ _CHECKSUM: Final = re.compile("[0-9a-f]{64}")
 _MODALITIES: Final = frozenset(modality.value for modality in Modality)
 _WORDS: Final = ("event_id", "modality", "customer", "text")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
-
-_ESCAPED: Final = re.compile('[\0-\x1f"\\\\]')
-_ESCAPES: Final = {chr(code): f"\\u{code:04X}" for code in range(0x20)} | {
-    "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"
-}  # fmt: skip
+_ESCAPE: Final = re.compile(r"\\\\|\\u00..")
 
 
 class Line(NamedTuple):
@@ -80,7 +77,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         return None
     event_id, modality, customer = fields.get("event_id"), fields.get("modality"), fields.get("customer")
     path, size, checksum = pointer.get("path"), pointer.get("size"), pointer.get("checksum")
-    brief = content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
+    content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
     offset, text, occurred_at = pointer.get("offset"), fields.get("text"), _time(fields.get("occurred_at"))
     if (
         not (_is_name(event_id) and _is_name(customer) and _is_name(path))
@@ -91,7 +88,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         or not (offset is None or _is_whole(offset))
         or type(checksum) is not str
         or not _CHECKSUM.fullmatch(checksum)
-        or not all(word is None or (type(word) is str and len(word.encode()) <= NAME_BYTES_MAX) for word in brief)
+        or not (_is_brief(content_type) and _is_brief(version_id) and _is_brief(etag))
         or (type(text) is not str if modality == Modality.CHAT else text is not None)
     ):
         return None
@@ -103,6 +100,10 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
 def _is_name(name: object) -> TypeGuard[str]:
     """What databases and stores take as a key: some bytes, not too many, none of them zero."""
     return type(name) is str and 0 < len(name.encode()) <= NAME_BYTES_MAX and "\0" not in name
+
+
+def _is_brief(word: object) -> TypeGuard[str | None]:
+    return word is None or (type(word) is str and len(word.encode()) <= NAME_BYTES_MAX)
 
 
 def _is_whole(number: object) -> TypeGuard[int]:
@@ -131,11 +132,10 @@ def _content_hash(
         f'{{"event_id":{_quoted(event_id)},"modality":"{modality}","customer":{_quoted(customer)},'
         f'"path":{_quoted(path)},"size":{size},"checksum":"{checksum}"{said}}}'
     )
+    if "\\u00" in form:
+        # Java spells the codes of control characters in capitals.
+        form = _ESCAPE.sub(lambda found: found[0][:4] + found[0][4:].upper(), form)
     return sha256(form.encode()).hexdigest()
-
-
-def _quoted(text: str) -> str:
-    return f'"{_ESCAPED.sub(lambda found: _ESCAPES[found[0]], text)}"'
 
 
 def _fields(value: str) -> Mapping[str, Any]:
