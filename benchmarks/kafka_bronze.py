@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 AT_ONCE = 5_000
+EVENT_TYPE = """event_id string, modality string, customer string, occurred_at timestamp,
+    pointer struct<path: string, offset: bigint, size: bigint, content_type: string, checksum: string,
+        version_id: string, etag: string>, text string"""
 FRESH_BURSTS, FRESH_EVENTS = 60, 10
 
 
@@ -87,7 +90,6 @@ def plain(lake: Path, *, follow: bool) -> None:
     """What a Spark user would write first."""
     from pyspark.sql import functions as F
 
-    from headwater.flow.bronze import EVENT_TYPE
     from headwater.storage.kafka_conf import KafkaPlace
     from headwater.storage.spark import start_spark
 

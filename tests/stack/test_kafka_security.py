@@ -39,13 +39,13 @@ def test_the_producer_the_reader_and_sparks_stream_are_let_in_by_one_spelling(
     assert sum(log.end().values()) == 10
     assert log.identity()
     assert len(log.read(0, 0, 10)) == log.end()[0]
-    assert _streamed(settings) == 10
+    assert _streamed(settings, log) == 10
 
 
-def _streamed(settings: Settings) -> int:
+def _streamed(settings: Settings, log: KafkaLog) -> int:
     spark = start_spark(settings)
     try:
-        lines = stream_log(spark, settings).writeStream.format("memory").queryName("lines")
+        lines = stream_log(spark, settings, log).writeStream.format("memory").queryName("lines")
         lines.option("checkpointLocation", str(settings.lake / "checkpoint")).trigger(availableNow=True).start()
         assert spark.streams.active[0].awaitTermination(120)
         return spark.table("lines").count()

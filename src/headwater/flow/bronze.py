@@ -3,13 +3,14 @@
 Reads   the pointer log, through Spark Structured Streaming
 Writes  bronze.events, silver.quarantine
 Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
-Spark reads and parses; the driver, which must know every key to judge it, carries the small rows to the table as well.
-A batch with a long chat text is held and written by Spark, and only its keys travel.
+Spark brings the lines; the driver, which must know every key to judge it, reads them and carries the rows to the table.
+A batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
 Invariant: what was read of the log is committed with the rows, so a crash repeats nothing, and a lost checkpoint only
 costs a second look at what the log still holds.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -18,44 +19,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
 from headwater.clock import Clock
-from headwater.domain.event import EVENT_BYTES_MAX
-from headwater.domain.modality import Modality
-from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
+from headwater.domain.pointer import POINTER_TYPE
+from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
 from headwater.flow.continuity import Loss, lost_in_batch, record_losses
 from headwater.storage.ledger import Ledger
 from headwater.storage.log_stream import read_log
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of, publish
 
-_POINTER = StructType(
+_PLACE: Final = ("log_partition", "log_offset", "log_end")
+_SEEN: Final = pa.schema(
     [
-        StructField("path", StringType()),
-        StructField("offset", LongType()),
-        StructField("size", LongType()),
-        StructField("content_type", StringType()),
-        StructField("checksum", StringType()),
-        StructField("version_id", StringType()),
-        StructField("etag", StringType()),
-    ]
-)
-EVENT_TYPE = StructType(
-    [
-        StructField("event_id", StringType()),
-        StructField("modality", StringType()),
-        StructField("customer", StringType()),
-        StructField("occurred_at", TimestampType()),
-        StructField("pointer", _POINTER),
-        StructField("text", StringType()),
+        pa.field("sound", pa.bool_()),
+        pa.field("small", pa.bool_()),
+        pa.field("log_partition", pa.int32()),
+        pa.field("log_offset", pa.int64()),
+        pa.field("log_end", pa.int64()),
+        pa.field("event_id", pa.string()),
+        pa.field("modality", pa.string()),
+        pa.field("customer", pa.string()),
+        pa.field("object_id", pa.string()),
+        pa.field("occurred_at", TIMESTAMP),
+        pa.field("pointer", POINTER_TYPE),
+        pa.field("text", pa.string()),
+        pa.field("content_hash", pa.string()),
+        pa.field("payload", pa.string()),
     ]
 )
 
-NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index for much more
 SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
-PAYLOAD_LETTERS: Final = 4000
 Position = tuple[int, int]  # partition and offset of a line of the log
 Claim = tuple[str, str, int, int]  # key, content and position
 
@@ -83,27 +80,35 @@ class Verdict:
 def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
     begun = progress_of(spark, EVENTS).offsets
-    parsed = _parse(lines)
-    seen = _unread(_collect(parsed), begun)
-    if held := not _is_carried(seen):
-        # What is judged and what is written must be one reading of the log.
-        parsed = parsed.where(_is_unread(begun)).persist()
-        seen = _collect(parsed)
-    try:
+    sized = _sized(lines, begun)
+    if log.dense and (missing := _missing(sized, begun, log)):
+        # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
+        lines = read_log(spark, log, missing).unionByName(lines)
+        sized = _sized(lines, begun)
+    with _seen(lines, sized, begun) as (seen, rows):
         ends, losses = _ends(seen), list[Loss]()
-        if log.dense and (missing := _missing(seen, begun, ends, log)):
-            # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
-            parsed = _parse(read_log(spark, log, missing)).unionByName(parsed)
-            seen = _collect(parsed)
-        elif not log.dense:
+        if not log.dense:
             losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
             record_losses(ledger, losses, clock())
             ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        rows = seen if _is_carried(seen) else parsed
         return Taken(_bring(spark, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
+
+
+@contextmanager
+def _seen(
+    lines: DataFrame, sized: pa.Table, begun: Mapping[int, int]
+) -> Iterator[tuple[pa.Table, DataFrame | pa.Table]]:
+    """The batch as the driver judges it, and its rows to be written: the same, unless some texts are long."""
+    if pc.all(sized["small"], min_count=0).as_py():
+        seen = pa.Table.from_batches([_read(batch) for batch in sized.to_batches()], _SEEN)
+        yield seen, seen
+        return
+    # What is judged and what is written must be one reading of the log.
+    rows = _parse(lines.where(_is_unread(begun))).persist()
+    try:
+        yield rows.withColumn("text", F.when(F.col("small"), F.col("text"))).toArrow(), rows
     finally:
-        if held:
-            parsed.unpersist()
+        rows.unpersist()
 
 
 def _bring(
@@ -118,35 +123,41 @@ def _bring(
     return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates)).rows
 
 
-def _parse(lines: DataFrame) -> DataFrame:
-    """Every line as a row of bronze.events, as far as it is one. `payload` is what an unsound line said."""
-    line = ("log_partition", "log_offset", "log_end", "value")
-    parsed = lines.select(*line, F.from_json("value", EVENT_TYPE).alias("event"))
-    sound = parsed.select(*line, "event", _is_event().alias("sound"))
-    return sound.select(
-        "sound",
-        (~F.col("sound") | (F.octet_length("value") <= SMALL_BYTES)).alias("small"),
-        "log_partition",
-        "log_offset",
-        "log_end",
-        *(_short(f"event.{name}").alias(name) for name in ("event_id", "modality", "customer")),
-        _short("event.pointer.path").alias("object_id"),
-        "event.occurred_at",
-        _pointer().alias("pointer"),
-        F.when(F.col("sound"), F.col("event.text")).alias("text"),
-        F.when(F.col("sound"), _content_hash()).alias("content_hash"),
-        F.when(~F.col("sound"), F.substring("value", 1, PAYLOAD_LETTERS)).alias("payload"),
+def _sized(lines: DataFrame, begun: Mapping[int, int]) -> pa.Table:
+    """The batch in the driver; of a line that is too long to travel, only its place."""
+    small = F.coalesce(F.octet_length("value") <= SMALL_BYTES, F.lit(True))
+    return _unread(
+        lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")).toArrow(), begun
     )
 
 
-def _short(column: str) -> Column:
-    return F.when(F.col("sound"), F.col(column)).otherwise(F.substring(column, 1, NAME_BYTES_MAX))
+def _parse(lines: DataFrame) -> DataFrame:
+    """The same reading, in Spark's tasks."""
+    return lines.select(*_PLACE, "value").mapInArrow(_read_batches, from_arrow_schema(_SEEN))
 
 
-def _pointer() -> Column:
-    # Not a plain zero: that would make the field required, and Arrow refuses one in a pointer that is null.
-    offset = F.coalesce("event.pointer.offset", F.when(F.col("sound"), 0))
-    return F.when(F.col("sound"), F.col("event.pointer").withField("offset", offset))
+def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (_read(batch) for batch in batches)
+
+
+def _read(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every line as a row of bronze.events, as far as it is one. `payload` is what an unsound line said."""
+    places = [batch.column(name) for name in _PLACE]
+    values = batch.column("value").to_pylist()
+    numbered = batch.column("log_offset").is_valid().to_pylist()
+    read = [read_line(value) if known else unsound_line(value) for value, known in zip(values, numbered, strict=True)]
+    columns = dict(zip(Line._fields, zip(*read, strict=True) if read else [()] * len(Line._fields), strict=True))
+    sound = pa.array(columns["sound"], pa.bool_())
+    pointer = [pa.array(columns[field.name], field.type) for field in POINTER_TYPE]
+    made = {
+        "sound": sound,
+        "small": pc.or_kleene(pc.less_equal(pc.binary_length(batch["value"]), SMALL_BYTES), pc.invert(sound)),
+        "object_id": pa.array(columns["path"], pa.string()),
+        "pointer": pa.StructArray.from_arrays(pointer, fields=list(POINTER_TYPE), mask=pc.invert(sound)),
+        **dict(zip(_PLACE, places, strict=True)),
+    }
+    arrays = [made[field.name] if field.name in made else pa.array(columns[field.name], field.type) for field in _SEEN]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SEEN)
 
 
 def _is_unread(begun: Mapping[int, int]) -> Column:
@@ -165,51 +176,6 @@ def _unread(seen: pa.Table, begun: Mapping[int, int]) -> pa.Table:
     return seen
 
 
-def _is_event() -> Column:
-    """Everything that later stages rely on is there."""
-    present = [
-        F.octet_length("value") <= EVENT_BYTES_MAX,
-        _is_name("event.event_id"),
-        _is_name("event.customer"),
-        F.col("event.modality").isin([modality.value for modality in Modality]),
-        F.col("event.occurred_at").isNotNull(),
-        _is_name("event.pointer.path"),
-        F.col("event.pointer.size") >= 0,
-        F.col("event.pointer.checksum").rlike("^[0-9a-f]{64}$"),
-        *(_is_brief(f"event.pointer.{name}") for name in ("content_type", "version_id", "etag")),
-        (F.col("event.modality") == Modality.CHAT.value) == F.col("event.text").isNotNull(),
-        F.col("log_offset").isNotNull(),
-    ]
-    sound = F.lit(True)
-    for condition in present:
-        sound &= F.coalesce(condition, F.lit(False))
-    return sound
-
-
-def _is_name(column: str) -> Column:
-    """What databases and stores take as a key: some bytes, not too many, none of them zero."""
-    return F.octet_length(column).between(1, NAME_BYTES_MAX) & ~F.contains(F.col(column), F.lit("\0"))
-
-
-def _is_brief(column: str) -> Column:
-    return F.coalesce(F.octet_length(column) <= NAME_BYTES_MAX, F.lit(True))
-
-
-def _content_hash() -> Column:
-    """What must agree when an id is seen again. Not its time: who sends a line twice sends it later."""
-    names = ("event_id", "modality", "customer", "pointer.path", "pointer.size", "pointer.checksum", "text")
-    return F.sha2(F.to_json(F.struct(*(f"event.{name}" for name in names))), 256)
-
-
-def _collect(parsed: DataFrame) -> pa.Table:
-    """The batch in the driver, without the texts that are too long to travel."""
-    return parsed.withColumn("text", F.when(F.col("small"), F.col("text"))).toArrow()
-
-
-def _is_carried(seen: pa.Table) -> bool:
-    return bool(pc.all(seen["small"], min_count=0).as_py())
-
-
 def _ends(seen: pa.Table) -> dict[int, int]:
     """The next offset to read, by partition."""
     ends = seen.group_by("log_partition").aggregate([("log_end", "max")])
@@ -225,8 +191,9 @@ def _offsets(seen: pa.Table, partition: int) -> list[int]:
     return offsets
 
 
-def _missing(seen: pa.Table, begun: Mapping[int, int], ends: Mapping[int, int], log: PointerLog) -> list[Position]:
+def _missing(seen: pa.Table, begun: Mapping[int, int], log: PointerLog) -> list[Position]:
     """Offsets are dense, so what lies below a batch's end and was not read before must be in the batch."""
+    ends = _ends(seen)
     first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
     expected = sum(end - first.get(partition, 0) for partition, end in ends.items())
     if len(seen) >= expected:

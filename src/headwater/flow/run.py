@@ -187,7 +187,7 @@ class Run:
 
     def start_stream(self, *, once: bool) -> StreamingQuery:
         writer = (
-            stream_log(self.spark, self.settings, self._start)
+            stream_log(self.spark, self.settings, self.log, self._start)
             .writeStream.queryName("bronze")
             .option("checkpointLocation", checkpoint(self.settings))
             .foreachBatch(self._take)

@@ -14,13 +14,17 @@ from pyspark.sql import functions as F
 
 from headwater.settings import Settings
 from headwater.storage.kafka_conf import KafkaPlace, is_kafka, spark_options
-from headwater.storage.pointer_log import PointerLog, open_pointer_log
+from headwater.storage.pointer_log import PointerLog
 
 
-def stream_log(spark: SparkSession, settings: Settings, start: Mapping[int, int] | None = None) -> DataFrame:
+def stream_log(
+    spark: SparkSession, settings: Settings, log: PointerLog, start: Mapping[int, int] | None = None
+) -> DataFrame:
     """`start` is the offset to begin at, by partition, where no checkpoint says otherwise; the log's beginning else."""
     uri = settings.text("log.uri")
-    return _stream_kafka(spark, settings, start or {}) if is_kafka(uri) else _stream_directory(spark, settings, uri)
+    if is_kafka(uri):
+        return _stream_kafka(spark, settings, log, start or {})
+    return _stream_directory(spark, settings, uri)
 
 
 def checkpoint(settings: Settings) -> str:
@@ -37,12 +41,11 @@ def checkpoint(settings: Settings) -> str:
     return place
 
 
-def _stream_kafka(spark: SparkSession, settings: Settings, start: Mapping[int, int]) -> DataFrame:
+def _stream_kafka(spark: SparkSession, settings: Settings, log: PointerLog, start: Mapping[int, int]) -> DataFrame:
     """Cut by events. Partitions that appear while it runs are read from their beginning."""
     place = KafkaPlace.parse(settings.text("log.uri"))
     # Spark wants every partition that there is; -2 is its word for the beginning.
-    partitions = open_pointer_log(settings.text("log.uri"), settings).begin()
-    offsets = {str(partition): max(start.get(partition, -2), -2) for partition in partitions}
+    offsets = {str(partition): max(start.get(partition, -2), -2) for partition in log.begin()}
     lines = (
         spark.readStream.format("kafka")
         .options(**spark_options(place, settings))

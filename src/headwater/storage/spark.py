@@ -41,6 +41,7 @@ CATALOG: Final = "lake"
 LOOPBACK: Final = "127.0.0.1"
 # Enough rows to hide what a batch costs, few enough that a worker is never far from the next one.
 ARROW_BATCH_ROWS: Final = 1_000
+ARROW_BATCH_BYTES: Final = 32 << 20  # rows with texts of a megabyte come in smaller batches
 # Machines come and go: what a lost one had in hand is done again, oftener than Spark would by itself.
 CLUSTER: Final = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "8"}
 
@@ -137,6 +138,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
         **{f"spark.executorEnv.{name}": value for name, value in ONE_THREAD.items()},
     }
     if is_local(master) or on_loopback(master):

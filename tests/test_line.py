@@ -1,0 +1,123 @@
+"""Lines of the log: what is an event, what is not, and hashes that outlive the code that made them."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.domain.line import NAME_BYTES_MAX, PAYLOAD_LETTERS, read_line, unsound_line
+from headwater.flow.land import text_event
+
+PLACE = {"path": "chat/c/e", "offset": 0, "size": 5, "content_type": "text/plain", "checksum": "a" * 64}
+EVENT: dict[str, Any] = {
+    "event_id": "e",
+    "modality": "chat",
+    "customer": "c",
+    "occurred_at": "2026-03-01T00:00:00.000Z",
+    "pointer": PLACE,
+    "text": "hello",
+}
+# Made by Spark's to_json and sha2 in lakes of format 1, whose ledgers hold them.
+HASHES: list[tuple[dict[str, Any], str]] = [
+    ({}, "d3a8bfb84d83300319a971f2f641d40d894779bff2da951463ba6ecd2ca3adde"),
+    ({"text": "日本語"}, "b8b8d71e29c95eb3cfd5477c31511a273525086d3d35dcf1c8a8390a6119e278"),
+    ({"text": "😀"}, "ab0850f630e547dc00704a61a97a099e5d6d92d36c1a573ff494e780c0fb0beb"),
+    ({"text": "\x01\x0b\x0e\x1f\x7f"}, "ded28794b6e7d156e3d5b6b5e930ebdbb15c33da9bf064560ef00ed2a35d92f0"),
+    ({"text": "\t\n\r\b\f"}, "de80d84350ab8bf87121088f4c9103d6642d8279f67e0934c20422244b3d85ab"),
+    ({"text": 'a"b'}, "dcc709a7647dde49a4f3740549f0d476dade4a745062083c1ea306cc57c1e941"),
+    ({"text": "back\\slash"}, "16840ae2bde546bfc538d43b915757eb37ebc5549463a11dd799ea4b8468a0c5"),
+    ({"text": "\u2028\u2029"}, "3e427a331cad77bac09dc5ed463fa05bcaae65bd47b0e8dda3f6e9e22d7d21d5"),
+    ({"text": "x\udc00y"}, "df24475d7b3069fea04416f995c6e6df2fef68979bf6200defd87f57a3e53aba"),
+    ({"text": ""}, "e6783f1ef0f380e65aa229118fd127447cbfa9e4aba5efba133d0a0f54e2edf5"),
+    ({"text": True}, "65ca26a9657efce1b405bfb67d2fa2a95b223bbb21f976ac988ec298ab469610"),
+    ({"text": {"a": 1.5, "b": "é"}}, "2cf8f4f854246d5f24c34fedf26638d24980257925869ad7f6575f1222b2a5ce"),
+    ({"customer": 5}, "8c3ddf02b7cc8ad9bf38fd478339a34902760015a293c7add59aa67a9651ffa7"),
+    ({"customer": 5.5}, "2a8944bb6f8c31864c663dd7a54aac8d076b3bf1bf7ed957402d662ba1a75708"),
+    ({"customer": 123456789.123}, "ce402f1f34718d1856e5edd0d79e10a85de3a60b35f6de98ad1687ff6b44ea86"),
+    ({"event_id": 1e-7}, "659327a60e81b86bcb478b56991da278f7aacf3823ead9c316c0b5f54ad1c736"),
+    ({"modality": "audio", "text": None}, "5bc786a759427e95d5a04d5d7984117b62ecce1553a343394e21ababe04616c2"),
+]
+
+
+@pytest.mark.parametrize(("change", "content_hash"), HASHES)
+def test_an_events_hash_is_the_one_that_lakes_already_keep(change: dict[str, Any], content_hash: str) -> None:
+    event = {**EVENT, **change}
+    again = {name: event[name] for name in reversed(event)} | {"more": [1.5], "occurred_at": "2026-03-02"}
+    for sent in (event, again):
+        assert read_line(json.dumps(sent)).content_hash == content_hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: None} for name in EVENT),
+        *({"event_id": name} for name in ("", "nul\0", "x" * 1025, "é" * 513)),
+        {"modality": "fax"},
+        {"modality": "audio"},
+        *({"occurred_at": time} for time in ("", "soon", "12:00", 5.5, 2**63, "2026-02-30")),
+        *({"pointer": {**PLACE, "size": size}} for size in (None, -1, 2**63, 5.0, "5", True)),
+        *({"pointer": {**PLACE, "offset": offset}} for offset in (-1, 0.5, "0")),
+        *({"pointer": {**PLACE, "checksum": checksum}} for checksum in ("a" * 63, "A" * 64, "a" * 64 + "\n", None)),
+        {"pointer": {**PLACE, "etag": "x" * 1025}},
+        {"pointer": {**PLACE, "path": ""}},
+        {"pointer": "chat/c/e"},
+    ],
+)
+def test_what_later_stages_could_not_use_is_no_event(change: dict[str, Any]) -> None:
+    value = json.dumps({**EVENT, **change})
+    line = read_line(value)
+    assert (line.sound, line.content_hash, line.checksum, line.payload) == (False, None, None, value)
+    assert line.customer == {**EVENT, **change}["customer"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "5",
+        json.dumps([EVENT]),
+        json.dumps(EVENT) * 2,
+        "[" * 100_000,
+        "9" * 5_000,
+        '{"pointer": 1}',
+    ],
+)
+def test_what_is_no_object_of_json_is_no_event(value: str | None) -> None:
+    line = read_line(value)
+    assert (line.sound, line.event_id, line.payload) == (False, None, value and value[:PAYLOAD_LETTERS])
+
+
+def test_a_line_larger_than_a_log_takes_is_no_event_but_says_whose_it_was() -> None:
+    value = json.dumps({**EVENT, "event_id": "x" * 5_000, "text": "é" * 500_001}, ensure_ascii=False)
+    line = read_line(value)
+    assert (line.sound, line.customer, line.text) == (False, "c", None)
+    assert line.event_id == "x" * NAME_BYTES_MAX
+
+
+def test_a_line_without_a_place_in_the_log_is_no_event_whatever_it_says() -> None:
+    line = unsound_line(json.dumps(EVENT))
+    assert (line.sound, line.event_id) == (False, "e")
+
+
+@given(text=st.text(st.characters(codec="utf-8")), at=st.datetimes(timezones=st.just(UTC)))
+def test_an_event_is_read_as_it_was_written(text: str, at: datetime) -> None:
+    event = text_event(f"said: {text}", "c", "e", at.replace(microsecond=0))
+    line = read_line(event.to_json())
+    assert (line.sound, line.event_id, line.customer, line.text) == (True, "e", "c", event.text)
+    assert (line.path, line.size, line.checksum) == (event.object_id, event.pointer.size, event.pointer.checksum)
+    assert line.occurred_at == event.occurred_at
+
+
+LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
+NAMES = st.sampled_from([*EVENT, *PLACE])
+
+
+@given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
+def test_no_json_whatever_stops_the_reading(sent: Any) -> None:
+    assert not read_line(json.dumps(sent)).sound
