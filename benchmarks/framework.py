@@ -50,7 +50,7 @@ def _floor_part(part: list[Any]) -> pa.Table:
     from headwater.flow.derive.step import Models
     from headwater.flow.models.lexical import Lexical
 
-    models, limits, rows = Models(VALUES), Limits.from_settings({}), []
+    models, limits, rows = Models(VALUES, {}), Limits.from_settings({}), []
     for item in part:
         if isinstance(item, str):
             rows.append({"id": f"chat-{item.split()[0]}", "text": message_result(item)["text"]})
@@ -60,7 +60,8 @@ def _floor_part(part: list[Any]) -> pa.Table:
         source = Source(data, content_type, limits)
         row: dict[str, Any] = {"id": item.name, "checksum": hashlib.sha256(data).hexdigest()}
         for step in STEPS[modality]:  # type: ignore[index]
-            row |= step.run(source, models) or {}
+            if step.model_setting is None or step.model_setting in VALUES:
+                row |= step.run(source, models) or {}
         rows.append(row)
     chunks = [next(iter(chunks_of(row["text"], []))).text for row in rows]
     vectors = Lexical().run(chunks)

@@ -108,7 +108,8 @@ def _said(path: Path) -> tuple[str, str]:
     modality, content_type = classify(path.name) or (None, "")
     source, row = Source(path.read_bytes(), content_type, Limits.from_settings({})), {}
     for step in STEPS[modality]:  # type: ignore[index]
-        row |= step.run(source, _models) or {}
+        if step.model_setting is None or _models.name_of(step.model_setting):
+            row |= step.run(source, _models) or {}
     return path.name, row["text"]
 
 
