@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from av.audio.resampler import AudioResampler
 
-from headwater.demo.words import word_error_rate
+from headwater.domain.words import word_error_rate
 from headwater.flow.models.port import SAMPLE_RATE, Sound
 from headwater.flow.models.speech import PocketSphinx
 

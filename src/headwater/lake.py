@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headwater import begin, settings
 from headwater.components import Components
 from headwater.domain import tables
-from headwater.errors import NotFound
+from headwater.errors import Conflict, NotFound, Unavailable
 from headwater.settings import Settings, Value
 from headwater.table_reader import TableReader
 
@@ -99,21 +99,19 @@ class Lake:
         from headwater.storage.peek import peek_progress
 
         parts = self._components
-        book = parts.book()
-        embedded = peek_progress(self.settings, tables.EMBEDDINGS).next_seq
-        return search(
-            parts.index,
-            parts.embedder(book),
-            query,
-            hidden=book.hidden(),
-            pictures=parts.looker(book),
-            customer=customer,
-            modality=modality,
-            since=since,
-            until=until,
-            limit=limit,
-            embedded=embedded,
-        )
+        only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
+        while True:
+            book = parts.book()
+            embedded = peek_progress(self.settings, tables.EMBEDDINGS).next_seq
+            models: dict[str, Any] = {"hidden": book.hidden(), "pictures": parts.looker(book)}
+            try:
+                return search(
+                    parts.index, parts.embedder(book), query, **only, **models, limit=limit, embedded=embedded
+                )
+            except (Conflict, Unavailable):
+                # A model that was flipped away from and retired since the book was read: ask by the new one.
+                if parts.book() == book:
+                    raise
 
     def table(self, name: str, *, all_models: bool = False) -> TableReader:
         """What the active models made, or with `all_models` what every model made."""

@@ -20,8 +20,9 @@ from headwater.flow.derive.stage import Cut, Derived, replay_next
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
 from headwater.flow.models.choice import CHOICES, require_same
 from headwater.flow.models.loaded import models_of
+from headwater.flow.pace import Pace
 from headwater.flow.retry import note_due
-from headwater.flow.run import Pace, Run
+from headwater.flow.run import Run
 from headwater.flow.spent import Spent
 from headwater.storage.model_book import change_book, read_book
 from headwater.storage.publish import progress_of

@@ -32,6 +32,7 @@ from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
 from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
 from headwater.flow.models.loaded import models_of
+from headwater.flow.pace import Pace
 from headwater.flow.pending import is_due
 from headwater.flow.retry import Retrying, note_due
 from headwater.settings import Settings
@@ -51,22 +52,6 @@ _DOWN_SECONDS: Final = 10.0  # before an embedder that did not answer is asked a
 
 # Told after every commit, with the stage and how many it did; a progress bar or a log line.
 Report = Callable[[str, int], None]
-
-
-@dataclass(slots=True)
-class Pace:
-    """How many objects the next batch takes: as many as were done in `seconds`, but no leap, and no more than `most`.
-
-    A batch of long calls is committed before it grows old, and a backlog of chat is not committed in crumbs.
-    """
-
-    seconds: float
-    most: int
-    rows: int = 2_000
-
-    def learn(self, rows: int, seconds: float) -> None:
-        wanted = rows * self.seconds / max(seconds, 0.001)
-        self.rows = int(min(self.most, max(1, self.rows // 4, min(wanted, self.rows * 4))))
 
 
 @dataclass(slots=True)
@@ -91,7 +76,6 @@ class Run:
 
     def __post_init__(self) -> None:
         self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
-        self._pace.rows = min(self._pace.rows, self._pace.most)
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
