@@ -39,7 +39,8 @@ class Lab:
     def derive(self, name: str, data: bytes) -> dict[str, dict[str, Any]]:
         found = classify(name)
         assert found is not None
-        steps = [step.name for step in STEPS[found[0]]]
+        # A new lake has no model for pictures themselves.
+        steps = [step.name for step in STEPS[found[0]] if step.model_setting != "models.picture"]
         return self.sandbox.derive(steps, found[0], self.pointer(name, data))
 
 
