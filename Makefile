@@ -14,8 +14,8 @@ setup: ## Install everything into .venv, fetch the jars, record Spark's classes 
 demo: setup ## Run the main job end to end on real media, in about a minute
 	@$(BIN)/headwater demo
 
-test: check ## Check, then run every test
-	@$(BIN)/pytest -m "not soak"
+test: check ## Check, then run every test that needs no servers
+	@$(BIN)/pytest -m "not soak and not kills"
 
 check: setup ## Lint, format, types (strict) and import contracts
 	@$(BIN)/ruff check
@@ -28,6 +28,7 @@ stack: setup ## Start Kafka, S3, Postgres and a Spark cluster on this machine, d
 
 test-stack: setup ## Run the tests that need those servers; fetches, builds and starts them by itself
 	@$(BIN)/python -m headwater.stack.prepare
+	@$(BIN)/pytest -m kills
 	@$(BIN)/pytest -m "not soak" tests/stack
 
 bench: setup ## Measure start, framework, search, models, replay and upgrade beside plain arms (an hour)

@@ -63,6 +63,7 @@ def run_lake(lake: Path, calls: Path, kill: str | None = None) -> int:
         return process.wait()
 
 
+@pytest.mark.kills
 @pytest.mark.timeout(1500)
 def test_killed_at_every_point_and_started_again_equals_one_undisturbed_run(tmp_path: Path) -> None:
     assert {kill.partition(":")[0] for kill in KILLS} <= set(faults.POINTS)

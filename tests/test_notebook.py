@@ -14,6 +14,6 @@ def test_the_tour_runs_and_says_what_it_promises() -> None:
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     outputs = [str(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
     assert "Ran(started=True" in outputs[2]
-    assert "Ran(started=False, done={})" in outputs[3]
+    assert "Ran(started=False, done={}" in outputs[3]
     assert "end the contract" in outputs[4]
     assert "silver.captions pdfium" in outputs[8]
