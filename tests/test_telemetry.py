@@ -117,7 +117,7 @@ def test_a_run_that_fails_says_why_in_the_log_and_in_the_journal(engine: None, t
             broken.run()
         (journal,) = broken._components.ledger.runs(10)
     last = lines_of(tmp_path / "lake" / "logs" / FILE_NAME)[-1]
-    assert (last["event"], last["level"], last["done"]) == ("run.failed", "error", {"bronze": 1})
+    assert (last["event"], last["level"], last["done"]) == ("run.failed", "error", {})
     assert journal.outcome == "failed" and journal.detail["error"] == last["error"] and "nowhere" in last["error"]
 
 
