@@ -14,7 +14,7 @@ from headwater import telemetry
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, InvalidRequest, NotFound
-from headwater.flow.derive.plan import plan_work, with_building
+from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Cut, Derived, replay_next
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
@@ -95,7 +95,7 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
 
 def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> Derived | None:
     workers = run.spark.sparkContext.defaultParallelism
-    book = with_building(read_book(run.ledger), known)
+    book = only_by(read_book(run.ledger), known)
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
     cut = Cut(pace.rows, run.settings.whole("run.batch_bytes"))
     return replay_next(run.spark, work, _tag(known), cut, workers, may.until)

@@ -26,7 +26,7 @@ from headwater.domain.quarantine import (
     Retried,
 )
 from headwater.domain.tables import EVENTS, QUARANTINE
-from headwater.flow.derive.plan import plan_work, with_building
+from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.embed.stage import embed_again
 from headwater.flow.spent import Spent
@@ -78,7 +78,7 @@ class Retrying:
     def _derive(self, held: DataFrame, spent: dict[str, Spent]) -> int:
         if held.isEmpty():
             return 0
-        book = with_building(self.book, self.model) if self.model else self.book
+        book = only_by(self.book, self.model) if self.model else self.book
         tasks = self.spark.sparkContext.defaultParallelism
         work = plan_work(self.settings, book, now=self.clock(), share=tasks)
         tag = F.concat_ws("/", "step", "fingerprint")

@@ -24,7 +24,7 @@ def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int 
     return Work(steps, settings, now, share)
 
 
-def with_building(book: ModelBook, model: KnownModel) -> ModelBook:
+def only_by(book: ModelBook, model: KnownModel) -> ModelBook:
     """The book as if `model` were the only one of its step: for work on it alone."""
     others = tuple(other for other in book.models if other.step != model.step)
     return ModelBook((*others, replace(model, state=State.BESIDE)))
