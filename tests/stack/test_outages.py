@@ -42,10 +42,13 @@ class Sender(threading.Thread):
     def __init__(self, lake: Path, count: int) -> None:
         super().__init__(daemon=True)
         self._lake, self._count = lake, count
+        self.allowed = 0  # how many may be sent so far, so that every kill meets some under way
         self.acknowledged: set[str] = set()
 
     def run(self) -> None:
         for first in range(0, self._count, AT_ONCE):
+            while first >= self.allowed:
+                time.sleep(0.2)
             numbers = range(first, min(first + AT_ONCE, self._count))
             events = [text_event(f"line {n}: my parcel is late", f"customer-{n % 7}", f"e{n}", AT) for n in numbers]
             while not self._published(events):
@@ -146,8 +149,9 @@ def survive(
     sender = Sender(lake, EVENTS)
     with supervised_run(lake) as runs:
         sender.start()
-        for parts in kills:
+        for number, parts in enumerate(kills, 1):
             before = bronze_rows(lake)
+            sender.allowed = EVENTS * number // len(kills)
             wait_until(f"progress before {parts} die", lambda least=before: bronze_rows(lake) > least, 180)
             kill_for_a_while(stack, runs, parts)
         sender.join(300)
