@@ -2,16 +2,17 @@
 
 import hashlib
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from calling import answer
 from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, small_lake
 
 from headwater.cli.main import COMMANDS, main
@@ -20,16 +21,6 @@ from headwater.errors import Conflict
 from headwater.storage.ledger import open_ledger
 
 PROGRAM = [sys.executable, "-m", "headwater"]
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +37,7 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str | Path) -> Answer:
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return Answer(code, *capsys.readouterr())
-
-    return run
+    return partial(answer, capsys)
 
 
 def test_search_has_the_pinned_shape(call: Any, lake: Path) -> None:

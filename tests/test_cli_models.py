@@ -1,17 +1,15 @@
 """The commands of models on the command line: what they say, in JSON and in sentences, and how they refuse."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from calling import Answer, answer
 from lakes import CALL, CALL_BYTES, SCREEN, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
-from headwater.cli.main import main
 from headwater.clock import utc_now
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import QUARANTINE, TRANSCRIPTS
@@ -36,16 +34,6 @@ key_env = "HEADWATER_TEST_KEY_THAT_NOBODY_SET"
 MODEL_KEYS = {"step", "state", "name", "model", "fingerprint", "since", "behind", "rows", "model_seconds", "tokens"}
 QUOTE_KEYS = {"step", "model", "fingerprint", "objects", "bytes", "reads", "remembered", "calls", "model_seconds",
               "pace_of", "cost", "rows", "vectors", "seconds"}  # fmt: skip
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +78,7 @@ def _book() -> ModelBook:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], lake: Path) -> Callable[..., Answer]:
-    def run(*arguments: str) -> Answer:
-        capsys.readouterr()
-        code = main([*arguments, "--lake", str(lake)])
-        return Answer(code, *capsys.readouterr())
-
-    return run
+    return lambda *arguments: answer(capsys, *arguments, "--lake", lake)
 
 
 def test_models_tells_who_is_seen_what_each_cost_and_the_next_move(call: Callable[..., Answer]) -> None:

@@ -491,12 +491,18 @@ def test_a_try_never_gets_more_time_than_is_left() -> None:
     assert given == [60, 39.5] and clockwork.time == 100
 
 
-def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
+def half_open() -> Manners:
+    """It failed, and its time of rest is over: the next call may try."""
     clockwork = Clockwork()
     manners = Manners("m", Limits(breaker_failures=1, breaker_seconds=30), clockwork.world)
     with pytest.raises(Unavailable):
         manners.call(failing)
     clockwork.time += 31
+    return manners
+
+
+def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
+    manners = half_open()
     entered, leave = threading.Event(), threading.Event()
 
     def waiting(_: float) -> str:
@@ -516,11 +522,7 @@ def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
 
 
 def test_who_waited_for_a_try_that_failed_is_refused_without_a_call() -> None:
-    clockwork = Clockwork()
-    manners = Manners("m", Limits(breaker_failures=1, breaker_seconds=30), clockwork.world)
-    with pytest.raises(Unavailable):
-        manners.call(failing)
-    clockwork.time += 31
+    manners = half_open()
     entered, leave = threading.Event(), threading.Event()
 
     def failing_late(seconds: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.flow.spent import Spent
+from headwater.flow.spent import Spent, add_efforts
 
 
 def _nowhere() -> None:
@@ -25,8 +25,7 @@ class Account:
 
     def add(self, efforts: Mapping[str, Spent], labels: Mapping[str, str]) -> None:
         """Efforts by tag; steps that ask no model (`labels` does not know them) are left out."""
-        for tag, effort in efforts.items():
-            self.spent[tag] = self.spent.get(tag, Spent()) + effort
+        add_efforts(self.spent, efforts)
         for tag in self.spent.keys() & labels.keys():
             self.models[tag] = {"model": labels[tag], **self.spent[tag].to_dict()}
         if self.models:

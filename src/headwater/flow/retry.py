@@ -29,7 +29,7 @@ from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.embed.stage import embed_again
-from headwater.flow.spent import Spent
+from headwater.flow.spent import Spent, add_efforts
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
 
@@ -89,8 +89,7 @@ class Retrying:
         events = self.spark.table(f"lake.{EVENTS.name}").drop("seq")
         pending = events.join(F.broadcast(held.select("seq", "event_id", "attempts", only)), "event_id")
         derived = derive_again(self.spark, pending, work, tasks)
-        for name, effort in derived.efforts.items():
-            spent[name] = spent.get(name, Spent()) + effort
+        add_efforts(spent, derived.efforts)
         return derived.quarantined
 
     def _embed(self, held: DataFrame, spent: dict[str, Spent]) -> int:
@@ -100,8 +99,7 @@ class Retrying:
         names = [(row["object_id"],) for row in held.select("object_id").distinct().collect()]
         objects = self.spark.createDataFrame(names, "object_id string")
         made = embed_again(self.spark, self.settings, embedders, objects, self.clock)
-        for name, effort in made.efforts.items():
-            spent[name] = spent.get(name, Spent()) + effort
+        add_efforts(spent, made.efforts)
         return made.quarantined
 
 

@@ -241,9 +241,11 @@ class Run:
         begun = time.monotonic()
         if begun < self._embed_after:
             return False
-        embedders = read_book(self.ledger).kept("embed")
+        book = read_book(self.ledger)
         try:
-            made = embed_next(self.spark, self.settings, embedders, batch_rows=_TEXTS_AT_ONCE, clock=self.clock)
+            made = embed_next(
+                self.spark, self.settings, book.kept("embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
+            )
             self._embedder_down = None
         except Unavailable as error:
             self._embedder_down, self._embed_after = error, time.monotonic() + _DOWN_SECONDS
@@ -253,7 +255,7 @@ class Run:
             return False
         self._count("embed", made.vectors)
         self._count_quarantined(made.quarantined, "embed")
-        self.account.add(made.efforts, read_book(self.ledger).labels())
+        self.account.add(made.efforts, book.labels())
         _tell_commit("embed", made.vectors, begun, next_seq=progress_of(self.spark, EMBEDDINGS).next_seq)
         return True
 

@@ -1,6 +1,6 @@
 """What models had to do for a batch, by step and model: calls, what the memo spared, seconds, tokens, money, tries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +28,12 @@ class Spent:
 
     def to_dict(self) -> dict[str, float]:
         return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+def add_efforts(spent: dict[str, Spent], efforts: Mapping[str, Spent]) -> None:
+    """What a batch took, added to what was spent before, by tag."""
+    for tag, effort in efforts.items():
+        spent[tag] = spent.get(tag, Spent()) + effort
 
 
 def sums() -> list[Column]:

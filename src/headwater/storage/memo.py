@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOSE, PACKED = ".jsonl", ".parquet"
-LOOSE_MAX: Final = 64  # more loose batches than this on a shelf are worth packing
 _ROWS_IN_GROUP: Final = 500
 
 Result = dict[str, Any]
