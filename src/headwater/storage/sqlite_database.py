@@ -5,6 +5,7 @@ last statement of a transaction `changed`.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +34,21 @@ class SqliteDatabase:
             file.parent.mkdir(parents=True, exist_ok=True)
             # Streaming batches arrive on threads of their own; the lock above keeps them apart.
             self._connection = sqlite3.connect(file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._connection.execute("pragma journal_mode = wal")
+            self._write_ahead()
             self._connection.execute("pragma synchronous = full")
             self._connection.execute(f"pragma cache_size = -{CACHE_KB}")
+
+    def _write_ahead(self) -> None:
+        """Of several that open a new file at once, SQLite lets one make it a write-ahead one and refuses the rest."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("pragma journal_mode = wal")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, self._translated():
