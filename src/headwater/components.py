@@ -1,5 +1,6 @@
 """Components: the only place that builds live parts, each by its URI, each when it is first asked for."""
 
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -96,8 +97,10 @@ class Components:
 
     @cached_property
     def spark(self) -> "SparkSession":
+        """Who starts Spark will write to the index; its library is loaded while this process waits for the JVM."""
         from headwater.storage.spark import start_spark
 
+        threading.Thread(target=self.index.prepare, name="prepare index", daemon=True).start()
         return start_spark(self.settings)
 
     def close(self) -> None:

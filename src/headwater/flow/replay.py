@@ -14,9 +14,10 @@ from headwater import telemetry
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.registry import STEPS
-from headwater.flow.derive.stage import Cut, Derived, replay_next
+from headwater.flow.derive.stage import Derived, replay_next
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
 from headwater.flow.models.choice import CHOICES, require_same
 from headwater.flow.models.loaded import models_of

@@ -6,8 +6,9 @@ Rows that a table has already are left alone, so a retry that is killed half-way
 for a while is tried again by itself, later and later, and not for ever.
 """
 
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -45,12 +46,14 @@ class Retrying:
     book: ModelBook
     clock: Clock
     model: KnownModel | None = None
+    afresh: str = ""
 
     def all_of(self, reason: str | None, spent: dict[str, Spent]) -> Retried:
-        """Whatever can be tried again at all, for one reason or for all."""
+        """Whatever can be tried again at all, for one reason or for all; who asks does not wait for a breaker."""
         chosen = ~F.col("reason").isin(*FINAL)
         chosen = chosen & (F.col("reason") == reason) if reason else chosen
-        return self._rounds(chosen & (F.col("step") == self.model.step) if self.model else chosen, spent)
+        chosen = chosen & (F.col("step") == self.model.step) if self.model else chosen
+        return replace(self, afresh=uuid.uuid4().hex)._rounds(chosen, spent)
 
     def due(self, spent: dict[str, Spent]) -> Retried:
         """What was down for a while and has waited long enough."""
@@ -80,7 +83,7 @@ class Retrying:
             return 0
         book = only_by(self.book, self.model) if self.model else self.book
         tasks = self.spark.sparkContext.defaultParallelism
-        work = plan_work(self.settings, book, now=self.clock(), share=tasks)
+        work = plan_work(self.settings, book, now=self.clock(), share=tasks, afresh=self.afresh)
         tag = F.concat_ws("/", "step", "fingerprint")
         # A fault of the whole object was noted under its first step, so all its steps are tried again. A model that is
         # no longer kept is succeeded by those that are.
@@ -96,9 +99,8 @@ class Retrying:
         if held.isEmpty():
             return 0
         embedders = [self.model] if self.model else list(self.book.kept("embed"))
-        names = [(row["object_id"],) for row in held.select("object_id").distinct().collect()]
-        objects = self.spark.createDataFrame(names, "object_id string")
-        made = embed_again(self.spark, self.settings, embedders, objects, self.clock)
+        objects = [row["object_id"] for row in held.select("object_id").distinct().collect()]
+        made = embed_again(self.spark, self.settings, embedders, objects, self.clock, self.afresh)
         add_efforts(spent, made.efforts)
         return made.quarantined
 

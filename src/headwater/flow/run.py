@@ -25,14 +25,16 @@ from headwater.errors import InternalError, Unavailable
 from headwater.flow import bronze
 from headwater.flow.account import Account
 from headwater.flow.continuity import Loss, resume
+from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.registry import STEPS
-from headwater.flow.derive.stage import Cut, derive_next
+from headwater.flow.derive.stage import derive_next
 from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
 from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
 from headwater.flow.models.loaded import models_of
 from headwater.flow.pace import Pace
+from headwater.flow.parts import wake_workers
 from headwater.flow.pending import is_due
 from headwater.flow.retry import Retrying, note_due
 from headwater.settings import Settings
@@ -45,7 +47,7 @@ from headwater.storage.vector_index import VectorIndex
 
 # Embeddings and index entries are small beside what they are made from.
 _TEXTS_AT_ONCE: Final = 20_000
-_VECTORS_AT_ONCE: Final = 20_000
+_VECTORS_AT_ONCE: Final = 20_000  # a vector weighs 4 kB
 _STOP_LOOK_SECONDS: Final = 0.2
 _DOWN_SECONDS: Final = 10.0  # before an embedder that did not answer is asked again
 
@@ -147,6 +149,7 @@ class Run:
 
     def begin(self) -> None:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
+        wake_workers(self.spark)
         self.settle_models()
         self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
         self._tell_lost(losses)
@@ -274,7 +277,7 @@ class Run:
 
     def _index(self) -> bool:
         begun = time.monotonic()
-        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
+        indexed = index_next(self.spark, self.index, batch_rows=_VECTORS_AT_ONCE)
         if indexed is not None:
             self._unsettled = True
             self._count("index", indexed)

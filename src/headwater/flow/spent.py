@@ -1,13 +1,15 @@
 """What models had to do for a batch, by step and model: calls, what the memo spared, seconds, tokens, money, tries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from headwater.domain.tables import QUARANTINE
+from headwater.domain.tables import EFFORT
+
+_EFFORT: Final = tuple(field.name for field in EFFORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +38,14 @@ def add_efforts(spent: dict[str, Spent], efforts: Mapping[str, Spent]) -> None:
         spent[tag] = spent.get(tag, Spent()) + effort
 
 
-def sums() -> list[Column]:
-    """What to add up of a frame of rows that say whether they were `remembered`."""
-    called = F.when(F.col("remembered"), 0).otherwise(1)
-    added = ("model_seconds", "tokens", "cost", "attempts")
-    return [
-        F.count("*").alias("rows"),
-        F.sum(called).alias("calls"),
-        *(F.coalesce(F.sum(F.col(name) * called), F.lit(0)).alias(name) for name in added),
-    ]
-
-
-def spent_by_tag(sums: Iterable[Any]) -> dict[str, Spent]:
-    """Of a frame grouped by table, step and fingerprint."""
-    spent: dict[str, Spent] = {}
-    for row in sums:
-        tag = f"{row['step']}/{row['fingerprint']}"
-        spent[tag] = spent.get(tag, Spent()) + _spent(row)
-    return spent
-
-
-def _spent(row: Any) -> Spent:
-    if row["table"] == QUARANTINE.name:
-        return Spent(faults=row["rows"])
-    return Spent(
-        calls=row["calls"],
-        remembered=row["rows"] - row["calls"],
-        model_seconds=float(row["model_seconds"]),
-        tokens=int(row["tokens"]),
-        cost=float(row["cost"]),
-        attempts=int(row["attempts"]),
-    )
+def spent_by_tag(rows: pa.Table) -> dict[str, Spent]:
+    """Of rows with step, fingerprint, effort, whether they were `remembered`, and a `reason` where they failed."""
+    failed = pc.is_valid(rows["reason"])
+    spared = pc.and_not(pc.fill_null(rows["remembered"], False), failed)
+    called = pc.invert(pc.or_(failed, spared))
+    counted = {"calls": called, "remembered": spared, "faults": failed}
+    added = {name: pc.if_else(called, pc.fill_null(rows[name], 0), 0) for name in _EFFORT}
+    columns = {name: pc.cast(column, pa.int64()) for name, column in counted.items()} | added
+    tag = pc.binary_join_element_wise(rows["step"], rows["fingerprint"], "/")
+    sums = pa.table({"tag": tag, **columns}).group_by("tag").aggregate([(name, "sum") for name in columns])
+    return {row["tag"]: Spent(**{name: row[f"{name}_sum"] for name in columns}) for row in sums.to_pylist()}

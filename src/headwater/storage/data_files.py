@@ -68,9 +68,14 @@ def _with_ids(schema: pa.Schema, described: Sequence[Mapping[str, Any]]) -> pa.S
 
 
 def _numbered(field: pa.Field, described: Mapping[str, Any]) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct(list(_with_ids(pa.schema(list(kind)), described["type"]["fields"])))
-    elif pa.types.is_nested(kind):
-        raise NotImplementedError(f"{field.name} is {kind}: rows with lists are written by Spark")
+    kind = _kind(field.type, described["type"])
     return pa.field(field.name, kind, field.nullable, metadata={_FIELD_ID: str(described["id"])})
+
+
+def _kind(kind: pa.DataType, described: Any) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(list(_with_ids(pa.schema(list(kind)), described["fields"])))
+    if pa.types.is_list(kind):
+        element = {"id": described["element-id"], "type": described["element"]}
+        return pa.list_(_numbered(kind.value_field.with_name("element"), element))
+    return kind

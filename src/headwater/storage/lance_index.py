@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -69,6 +69,10 @@ class LanceIndex:
         self._uri = one_spelling(uri)
         self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
         self._tables: dict[str, Table] = {}
+
+    def prepare(self) -> None:
+        with suppress(Exception):  # the first use will say what is wrong
+            _ = self._database
 
     def upsert(self, rows: pa.Table) -> None:
         for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():

@@ -12,12 +12,13 @@ a compaction in between adds no rows and passes.
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -76,6 +77,20 @@ def publish(
             _commit_properties(java, after)
         faults.point(f"{stage}.published")
         return Published(written.rows, after)
+
+
+def not_yet_in(spark: SparkSession, table: Table, rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Those of `rows` whose key the table does not have; looked for only among the rows of their objects."""
+    if not len(rows):
+        return rows
+    objects = spark.createDataFrame(pa.table({"object_id": pc.unique(rows["object_id"])}))
+    held = spark.table(f"lake.{table.name}").join(F.broadcast(objects), "object_id", "left_semi").select(*key).toArrow()
+    there = set(_keys(held, key))
+    return rows.filter(pa.array([one not in there for one in _keys(rows, key)], pa.bool_()))
+
+
+def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[name].to_pylist() for name in key), strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ class Entry:
 class VectorIndex(Protocol):
     """Twice is once: an entry is known by its chunk_id, also when several processes bring it at the same time."""
 
+    def prepare(self) -> None:
+        """Load what the first use would wait for. May run in a thread of its own, and raises nothing."""
+        ...
+
     def upsert(self, rows: pa.Table) -> None:
         """Rows of silver.embeddings; each fingerprint among them has an index of its own."""
         ...

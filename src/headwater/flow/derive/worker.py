@@ -59,12 +59,16 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All that travels to the workers. `now` stamps every row of the batch; `share` is how many workers there are."""
+    """All that travels to the workers. `now` stamps every row of the batch; `share` is how many workers there are.
+
+    `afresh` names a wish to start anew: what a worker knows of endpoints that were down is then forgotten, once a name.
+    """
 
     steps: Mapping[str, tuple[PlannedStep, ...]]  # by modality
     settings: Settings
     now: datetime
     share: int = 1
+    afresh: str = ""
 
     def planned(self) -> dict[str, PlannedStep]:
         """By tag."""
@@ -103,6 +107,9 @@ class _Desk:
         self._sandbox = Sandbox(sandbox_config(work.settings))
         self.memo: Memo = open_memo(work.settings)
         self._pace = 1
+
+    def start_anew(self) -> None:
+        self._sandbox.close()
 
     def outcomes(self, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         """For each object one row a step, or one quarantine row where the object as a whole is no good."""
@@ -265,5 +272,7 @@ def _desk(work: Work) -> _Desk:
     global _open_desk
     if _open_desk is None or _open_desk.work.settings != work.settings:
         _open_desk = _Desk(work)
+    elif work.afresh not in {"", _open_desk.work.afresh}:
+        _open_desk.start_anew()
     _open_desk.work = work
     return _open_desk

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel
@@ -24,23 +24,24 @@ from headwater.errors import Unavailable
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.registry import load_model
-from headwater.flow.spent import Spent, spent_by_tag, sums
+from headwater.flow.parts import deal, run_parts
+from headwater.flow.spent import Spent, spent_by_tag
 from headwater.settings import Settings
-from headwater.storage.publish import progress_of, publish
+from headwater.storage.publish import not_yet_in, progress_of, publish
 
 _SOURCE: Final = (
     "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint", "text",
     "segments",
 )  # fmt: skip
-_ROWS: Final = [name for name in EMBEDDINGS.schema.names if name != "seq"]
+# The vectors of a batch come together in the driver, and each takes more room than the text that it is made of.
+_TEXT_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Rows of the sources to embed, and the positions that are reached with them."""
 
-    rows: DataFrame | None
-    count: int
+    rows: pa.Table | None
     reached: Mapping[str, int]
 
 
@@ -80,17 +81,18 @@ def replay_embed_next(
 
 
 def embed_again(
-    spark: SparkSession, settings: Settings, embedders: Sequence[KnownModel], objects: DataFrame, clock: Clock
+    spark: SparkSession,
+    settings: Settings,
+    embedders: Sequence[KnownModel],
+    objects: Sequence[str],
+    clock: Clock,
+    afresh: str = "",
 ) -> Embeddings:
-    """All that is said of these objects (`object_id`), again; chunks that have their vector are left alone."""
-    parts = [
-        spark.table(f"lake.{table.name}")
-        .join(F.broadcast(objects.select("object_id").distinct()), "object_id", "left_semi")
-        .select(*_SOURCE, F.lit(table.name).alias("source_table"))
-        for table in SAID
-    ]
-    rows = reduce(DataFrame.unionByName, parts)
-    return _embed(spark, settings, embedders, Texts(rows, rows.count(), {}), clock, again=True)
+    """All that is said of these objects, again; chunks that have their vector are left alone."""
+    chosen = dict.fromkeys(SAID, F.col("object_id").isin(list(objects)))
+    return _embed(
+        spark, settings, embedders, Texts(_read(spark, chosen, _SOURCE), {}), clock, again=True, afresh=afresh
+    )
 
 
 def _texts(
@@ -100,20 +102,40 @@ def _texts(
     batch_rows: int,
     positions: Sequence[KnownModel | None],
 ) -> Texts:
-    parts, reached, count = [], {}, 0
-    for table in SAID:
-        begin, end = begins[table.name], min(ends[table.name], begins[table.name] + batch_rows)
-        if end > begin:
-            parts.append(_between(spark, table, begin, end))
-            count += end - begin
-            for known in positions:
-                reached[known.position_in(table.name) if known else table.name] = end
-    return Texts(reduce(DataFrame.unionByName, parts) if parts else None, count, reached)
+    """As many as may be taken at once of what stands between `begins` and `ends`; of every source at least one."""
+    spans = {table: (begins[table.name], min(ends[table.name], begins[table.name] + batch_rows)) for table in SAID}
+    spans = {table: (begin, end) for table, (begin, end) in spans.items() if end > begin}
+    if not spans:
+        return Texts(None, {})
+    reached = _ends_of_batch(spark, spans)
+    names = {
+        known.position_in(table.name) if known else table.name: end
+        for table, end in reached.items()
+        for known in positions
+    }
+    chosen = {table: F.col("seq").between(begin, reached[table] - 1) for table, (begin, _) in spans.items()}
+    return Texts(_read(spark, chosen, _SOURCE), names)
 
 
-def _between(spark: SparkSession, table: Table, begin: int, end: int) -> DataFrame:
-    rows = spark.table(f"lake.{table.name}").where(F.col("seq").between(begin, end - 1))
-    return rows.select(*_SOURCE, F.lit(table.name).alias("source_table"))
+def _ends_of_batch(spark: SparkSession, spans: Mapping[Table, tuple[int, int]]) -> dict[Table, int]:
+    """Where each source's share of the text that fits ends."""
+    chosen = {table: F.col("seq").between(begin, end - 1) for table, (begin, end) in spans.items()}
+    sized = _read(spark, chosen, ("seq", "octet_length(text) AS size")).sort_by("seq")
+    ends = {}
+    for table, (begin, end) in spans.items():
+        rows = sized.filter(pc.equal(sized["source_table"], table.name))
+        before = pc.cumulative_sum(pc.fill_null(rows["size"], 0).cast(pa.int64()))
+        over = rows.filter(pc.and_(pc.greater(before, _TEXT_BYTES // len(spans)), pc.greater(rows["seq"], begin)))
+        ends[table] = over["seq"][0].as_py() if len(over) else end
+    return ends
+
+
+def _read(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> pa.Table:
+    parts = [
+        spark.table(f"lake.{table.name}").where(rows).selectExpr(*columns, f"'{table.name}' AS source_table")
+        for table, rows in chosen.items()
+    ]
+    return reduce(DataFrame.unionByName, parts).toArrow()
 
 
 def _embed(
@@ -124,53 +146,42 @@ def _embed(
     clock: Clock,
     *,
     again: bool = False,
+    afresh: str = "",
 ) -> Embeddings:
     if texts.rows is None or not embedders:
         publish(spark, EMBEDDINGS, None, texts.reached, stage=STEP)
-        return Embeddings(texts.count, 0)
-    cards = [load_model(known.name, settings.models).card for known in embedders]
-    for known, card in zip(embedders, cards, strict=True):
-        require_same(known, card)
-    works = [EmbedWork(known.name, settings, clock()) for known in embedders]
-    made = [texts.rows.mapInArrow(embed_batches(work), from_arrow_schema(OUTPUT)) for work in works]
-    rows = reduce(DataFrame.unionByName, made)
-    if all(card.instant for card in cards) and not again:
-        published = publish(spark, EMBEDDINGS, rows.select(*_ROWS), texts.reached, stage=STEP)
-        return Embeddings(texts.count, published.rows)
-    return _checked(spark, rows, texts, clock, again=again)
+        return Embeddings(len(texts.rows) if texts.rows is not None else 0, 0)
+    for known in embedders:
+        require_same(known, load_model(known.name, settings.models).card)
+    text = pc.fill_null(texts.rows["text"], "")
+    # By what they say, so that equal texts meet in one task.
+    parts = deal(
+        texts.rows, text, texts.rows["source_table"], pc.binary_length(text), spark.sparkContext.defaultParallelism
+    )
+    works = [EmbedWork(known.name, settings, clock(), afresh) for known in embedders]
+    rows = pa.concat_tables([run_parts(spark, parts, embed_batches(work), OUTPUT) for work in works])
+    bad = rows.filter(pc.is_valid(rows["reason"]))
+    for reason, detail in zip(bad["reason"].to_pylist(), bad["detail"].to_pylist(), strict=True):
+        if reason == "MODEL_DOWN":
+            raise Unavailable(f"The embedder does not answer, so texts wait: {detail}")
+    quarantined = _set_aside(spark, bad, clock, again=again) if len(bad) else 0
+    good = rows.filter(pc.is_null(rows["reason"])).select(_columns(EMBEDDINGS))
+    good = not_yet_in(spark, EMBEDDINGS, good, EMBEDDINGS.key) if again else good
+    published = publish(spark, EMBEDDINGS, good if len(good) else None, texts.reached, stage=STEP)
+    return Embeddings(len(texts.rows), published.rows, quarantined, spent_by_tag(rows))
 
 
-def _checked(spark: SparkSession, rows: DataFrame, texts: Texts, clock: Clock, *, again: bool) -> Embeddings:
-    """Kept, so that no model sits under a plan that is evaluated twice; then what is no good is set aside."""
-    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        totals = rows.groupBy("reason", "step", "fingerprint").agg(*sums(), F.first("detail").alias("detail")).collect()
-        if down := [row["detail"] for row in totals if row["reason"] == "MODEL_DOWN"]:
-            raise Unavailable(f"The embedder does not answer, so texts wait: {down[0]}")
-        bad = any(row["reason"] for row in totals)
-        quarantined = _set_aside(spark, rows, clock, again=again) if bad else 0
-        good = rows.where(F.col("reason").isNull()).select(*_ROWS)
-        if again:
-            there = spark.table(f"lake.{EMBEDDINGS.name}").select("chunk_id")
-            good = good.join(there, "chunk_id", "left_anti").select(*_ROWS)
-        published = publish(spark, EMBEDDINGS, good, texts.reached, stage=STEP)
-        spent = spent_by_tag([{**row.asDict(), "table": EMBEDDINGS.name} for row in totals if not row["reason"]])
-        return Embeddings(texts.count, published.rows, quarantined, spent)
-    finally:
-        rows.unpersist()
-
-
-def _set_aside(spark: SparkSession, rows: DataFrame, clock: Clock, *, again: bool) -> int:
+def _set_aside(spark: SparkSession, bad: pa.Table, clock: Clock, *, again: bool) -> int:
     """One row an event and embedder, however many of its chunks are no good."""
-    bad = rows.where(F.col("reason").isNotNull()).dropDuplicates(["event_id", "fingerprint"])
-    known = {
-        "attempts": F.lit(1),
-        "quarantined_at": F.lit(clock()),
-        "payload": F.lit(None).cast("string"),
-    }
-    columns = [name for name in QUARANTINE.schema.names if name != "seq"]
-    picked = bad.select(*(known[name].alias(name) if name in known else F.col(name) for name in columns))
+    firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
+    known = {"attempts": 1, "quarantined_at": clock(), "payload": None}
+    columns = _columns(QUARANTINE)
+    rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]
+    picked = pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))
     if not again:  # after a retry the old rows are taken out
-        there = spark.table(f"lake.{QUARANTINE.name}").where(F.col("step") == STEP).select("event_id", "fingerprint")
-        picked = picked.join(F.broadcast(there), ["event_id", "fingerprint"], "left_anti").select(*columns)
-    return publish(spark, QUARANTINE, picked, {}, stage=STEP).rows
+        picked = not_yet_in(spark, QUARANTINE, picked, ("event_id", "step", "fingerprint"))
+    return publish(spark, QUARANTINE, picked if len(picked) else None, {}, stage=STEP).rows
+
+
+def _columns(table: Table) -> list[str]:
+    return [name for name in table.schema.names if name != "seq"]

@@ -46,11 +46,12 @@ Answer = dict[str, Any]  # vector and effort, or {"reason", "detail"}
 
 @dataclass(frozen=True, slots=True)
 class EmbedWork:
-    """All that travels to the workers."""
+    """All that travels to the workers. `afresh` names a wish to load the model anew, once a name."""
 
     name: str
     settings: Settings
     now: datetime
+    afresh: str = ""
 
 
 def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -66,17 +67,17 @@ def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return run
 
 
-_models: dict[tuple[str, str], Model] = {}
+_models: dict[tuple[str, str], tuple[str, Model]] = {}
 
 
 def _loaded(work: EmbedWork) -> Model:
     """Once per Python worker, while its options are the same."""
     key = (work.name, repr(sorted(work.settings.models.get(work.name, {}).items())))
-    if key not in _models:
+    if key not in _models or work.afresh not in {"", _models[key][0]}:
         model = load_model(work.name, work.settings.models)
         model.load()
-        _models[key] = model
-    return _models[key]
+        _models[key] = (work.afresh, model)
+    return _models[key][1]
 
 
 def _chunk_rows(row: Mapping[str, Any]) -> Iterator[Row]:

@@ -1,0 +1,81 @@
+"""Batch: the next events to derive, in the order of arrival, as many as may be taken at once."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.domain.modality import Modality
+from headwater.domain.tables import EVENTS
+from headwater.storage.publish import progress_of
+
+_INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
+# What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
+_TEXTUAL: Final = (Modality.CHAT.value, Modality.DOCUMENT.value)
+_TEXT_BYTES: Final = 64 << 20
+# Messages up to here are read before it is known whether they still belong to the batch.
+_SMALL_BYTES: Final = 8 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much one batch may take, so that a thousand screenshots and one film both make a sensible commit."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events up to `end`; `pending` are those of them that tell of a new object, none of which was tried before."""
+
+    events: int
+    end: int
+    pending: pa.Table
+
+
+def next_batch(spark: SparkSession, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
+    """What comes from `begin` on; None where nothing is there."""
+    there = progress_of(spark, EVENTS).next_seq
+    end = min(begin + cut.rows, there if until is None else min(there, until))
+    if end <= begin:
+        return None
+    small = F.coalesce(F.octet_length("text") <= _SMALL_BYTES, F.lit(True))
+    ahead = spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
+    told = {"text": F.when(small, F.col("text")).alias("text")}
+    columns = [told.get(name, F.col(name)) for name in _INPUT]
+    rows = ahead.select("seq", *columns, "first_of_object", small.alias("small")).toArrow().sort_by("seq")
+    fitting = _fitting(rows, cut)
+    if fitting < len(rows):
+        end = rows["seq"][fitting].as_py()
+        rows = rows.slice(0, fitting)
+    if not pc.all(rows["small"], min_count=0).as_py():
+        rows = _with_long_texts(rows, ahead.where(~small & (F.col("seq") < end)))
+    firsts = rows.filter(rows["first_of_object"]).select(["seq", *_INPUT])
+    never = pa.repeat(pa.scalar(0, pa.int32()), len(firsts))
+    return Batch(
+        end - begin,
+        end,
+        firsts.append_column("attempts", never).append_column("only", pa.nulls(len(firsts), pa.string())),
+    )
+
+
+def _fitting(rows: pa.Table, cut: Cut) -> int:
+    """How many of them, in their order; at least one."""
+    sizes = pc.struct_field(rows["pointer"], "size")
+    textual = pc.is_in(rows["modality"], pa.array(_TEXTUAL))
+    over = pc.or_(
+        pc.greater(pc.cumulative_sum(sizes), cut.bytes),
+        pc.greater(pc.cumulative_sum(pc.if_else(textual, sizes, 0)), _TEXT_BYTES),
+    )
+    first = pc.index(over, True).as_py()
+    return max(1, first) if first >= 0 else len(rows)
+
+
+def _with_long_texts(rows: pa.Table, long: DataFrame) -> pa.Table:
+    said = {row["seq"]: row["text"] for row in long.select("seq", "text").toLocalIterator()}
+    texts = [said.get(seq, text) for seq, text in zip(rows["seq"].to_pylist(), rows["text"].to_pylist(), strict=True)]
+    return rows.set_column(rows.schema.get_field_index("text"), "text", pa.array(texts, pa.string()))
