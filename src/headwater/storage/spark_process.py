@@ -151,12 +151,15 @@ def class_path(jars: Sequence[Path]) -> list[Path]:
     return [*ours, *sorted((spark_home() / "jars").glob("*.jar")), *hadoop, *besides]
 
 
+_RECORDED: Final = 2  # counted up when the run that is recorded changes: an archive of the old one is made again
+
+
 def archive_file(java: Java, jars: Sequence[Path]) -> Path:
     """The class-data archive of this environment. It names absolute paths, so it lives and dies with them."""
     inside = sys.prefix != sys.base_prefix
     directory = Path(sys.prefix) / "var" / "headwater" if inside else cache_directory() / "archives"
     recorded = class_path(_embedded(jars))
-    identity = "\n".join([java.version, str(java.executable), *map(str, recorded)])
+    identity = "\n".join([str(_RECORDED), java.version, str(java.executable), *map(str, recorded)])
     return directory / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 
