@@ -266,7 +266,9 @@ def test_another_embedder_is_built_beside_and_search_comes_from_one_alone(
     assert models_of(lake, "all_models.embeddings") == {"lexical 1": 18}
 
 
-def test_a_name_that_stands_for_another_model_is_refused_and_replay_is_the_way_out(lake: Lake, tmp_path: Path) -> None:
+def test_a_name_that_stands_for_another_model_is_refused_and_replay_is_the_way_out(
+    lake: Lake, calls: Path, tmp_path: Path
+) -> None:
     fill(lake, tmp_path, 1)
     assert lake.models.replay("embed", "near").finished
     lake.models.activate("embed", "near")

@@ -37,7 +37,7 @@ def land(drop: Path, state: Path) -> None:
 def update(inbox: Path, state: Path) -> None:
     with headwater.open(state) as lake:
         if lake.pending():
-            _ = lake.spark
+            lake._components.spark_and_index()  # as the run would
             _tell("start", 1)
         lake.run(report=_tell)
 
@@ -55,7 +55,7 @@ def change(inbox: Path, state: Path) -> None:
         models: Any = getattr(lake, "models", None)
         if models is None:
             raise SystemExit("this Headwater has no replay yet")
-        _ = lake.spark
+        lake._components.spark_and_index()
         _tell("start", 1)
         models.replay("transcribe", job.CHANGED, report=_tell)
         models.activate("transcribe", job.OtherCallFeatures.card.label)

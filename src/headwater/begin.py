@@ -45,7 +45,7 @@ def new_run(
     from headwater.flow.run import Run
 
     return Run(
-        parts.spark,
+        parts.spark_and_index(),
         parts.settings,
         parts.ledger,
         parts.log,

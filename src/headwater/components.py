@@ -1,6 +1,5 @@
 """Components: the only place that builds live parts, each by its URI, each when it is first asked for."""
 
-import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -97,11 +96,17 @@ class Components:
 
     @cached_property
     def spark(self) -> "SparkSession":
-        """Who starts Spark will write to the index; its library is loaded while this process waits for the JVM."""
         from headwater.storage.spark import start_spark
 
-        threading.Thread(target=self.index.prepare, name="prepare index", daemon=True).start()
         return start_spark(self.settings)
+
+    def spark_and_index(self) -> "SparkSession":
+        """For who will write to the index: its library takes seconds to load, and so does the JVM."""
+        from headwater.storage.spark import start_spark
+
+        if "spark" not in self.__dict__:
+            self.__dict__["spark"] = start_spark(self.settings, meanwhile=self.index.prepare)
+        return self.spark
 
     def close(self) -> None:
         """Stop what was started; twice is once."""

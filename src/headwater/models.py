@@ -1,6 +1,6 @@
 """A lake's models, as Python sees them: `lake.models.replay("transcribe", "faster-whisper")`.
 
-Each method mirrors a command and calls one function; nothing is decided here.
+Each method mirrors a command. What a flip needs and how far a budget reaches is decided here; the rest is called.
 """
 
 import os

@@ -35,6 +35,11 @@ class Table:
         return tuple(name for name in ("fingerprint", "source_fingerprint") if name in self.schema.names)
 
     @property
+    def columns(self) -> list[str]:
+        """What a writer gives; `seq` comes with the commit."""
+        return [name for name in self.schema.names if name != "seq"]
+
+    @property
     def short_name(self) -> str:
         return self.name.partition(".")[2]
 

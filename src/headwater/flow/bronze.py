@@ -120,7 +120,7 @@ def _bring(
     publish(spark, QUARANTINE, refused, position, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
-    return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates)).rows
+    return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates))
 
 
 def _sized(lines: DataFrame, begun: Mapping[int, int]) -> pa.Table:

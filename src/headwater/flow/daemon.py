@@ -8,11 +8,12 @@ import gc
 import sys
 from zipimport import zipimporter
 
-import pandas  # noqa: F401  Spark's Arrow serialisers import it in every worker
+import pandas  # noqa: F401  Arrow looks for it when it makes its first array
 from pyspark.daemon import manager
 
 import headwater.flow.derive.worker
-import headwater.flow.embed.stage  # noqa: F401
+import headwater.flow.embed.worker
+import headwater.flow.parts  # noqa: F401
 from headwater.flow.models.language import tell_language
 
 

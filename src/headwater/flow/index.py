@@ -7,6 +7,7 @@ Invariant: the index is a view. It notes how far it has followed beside its own 
 from the first vector.
 """
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -18,11 +19,14 @@ from headwater.storage.vector_index import VectorIndex
 
 def index_next(spark: SparkSession, index: VectorIndex, *, batch_rows: int) -> int | None:
     """Bring one batch of pending vectors into the index; how many, or None when it has them all."""
-    begin = index.position()
-    end = min(progress_of(spark, EMBEDDINGS).next_seq, begin + batch_rows)
-    if end <= begin:
+    begin, next_seq = index.position(), progress_of(spark, EMBEDDINGS).next_seq
+    rows, end = pa.table({}), begin
+    # A model that was retired leaves gaps, and an index without entries notes no position.
+    while not len(rows) and end < next_seq:
+        begin, end = end, min(next_seq, end + batch_rows)
+        rows = spark.table(f"lake.{EMBEDDINGS.name}").where(F.col("seq").between(begin, end - 1)).toArrow()
+    if not len(rows):
         return None
-    rows = spark.table(f"lake.{EMBEDDINGS.name}").where(F.col("seq").between(begin, end - 1)).toArrow()
     index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment
     faults.point("index.upserted")
     index.set_position(end)

@@ -4,15 +4,21 @@ Arrow's bytes travel as they are, a part a task. As columns of a DataFrame every
 together again by the JVM on both ways, and the first batch of a session would wait for the code that does so.
 """
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from heapq import heapreplace
+from typing import Final, TypeAlias
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from headwater.errors import Unavailable
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 # Each worker has a share of every size, the largest first: whoever is ready early takes one of the small ones, so that
@@ -21,7 +27,7 @@ _SHARES: Final = (4, 2, 1, 1)
 _ROWS_AT_ONCE: Final = 1_000
 
 
-def deal(rows: pa.Table, content: pa.Array, kind: pa.Array, size: pa.Array, workers: int) -> list[pa.Table]:
+def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: int) -> list[pa.Table]:
     """The rows as parts; those with the same content stay together.
 
     Of every kind the largest go first, to where there is most room. Kinds are dealt out one by one, since a byte of a
@@ -34,36 +40,38 @@ def deal(rows: pa.Table, content: pa.Array, kind: pa.Array, size: pa.Array, work
     sized: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for known, (first, *_) in numbers.items():
         sized[kinds[first]].append((sizes[first] + 1, known))
-    shares = [share for share in _SHARES for _ in range(workers)]
-    parts: list[list[int]] = [[] for _ in shares]
+    parts: list[list[int]] = [[] for _ in range(workers * len(_SHARES))]
     for one_kind in sized.values():
-        taken = [0] * len(shares)
+        # By share, who has how much: among equals it is always the one with least that comes next.
+        taken = {
+            share: [(0, part) for part in range(len(parts)) if _share(part, workers) == share] for share in _SHARES
+        }
         for weight, known in sorted(one_kind, reverse=True):
-            chosen = min(range(len(shares)), key=lambda part: (taken[part] + weight) / shares[part])
-            taken[chosen] += weight
-            parts[chosen] += numbers[known]
-    return [rows.take(pa.array(part, pa.int64())) for part in parts if part]
+            share = min(taken, key=lambda share: (taken[share][0][0] + weight) / share)
+            before, part = taken[share][0]
+            heapreplace(taken[share], (before + weight, part))
+            parts[part] += numbers[known]
+    whole = rows.combine_chunks()  # else every part would put all pieces together again
+    return [whole.take(pa.array(part, pa.int64())) for part in parts if part]
 
 
-def wake_workers(spark: SparkSession) -> threading.Thread:
+def _share(part: int, workers: int) -> int:
+    return _SHARES[part // workers]
+
+
+def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     """Have Spark start its Python meanwhile: that takes seconds, and bronze, which comes first, does without.
 
-    One slot stays free for the log's stream.
+    `ready` is called in each worker. One slot stays free for the log's stream.
     """
     context = spark.sparkContext
     tasks = max(1, context.defaultParallelism - 1)
 
     def wake() -> None:
         with suppress(Exception):  # what is wrong here will be wrong again where somebody waits for the answer
-            context.parallelize(range(tasks), tasks).foreach(_nothing)
+            context.parallelize(range(tasks), tasks).foreach(lambda _: ready())
 
-    thread = threading.Thread(target=wake, name="wake workers", daemon=True)
-    thread.start()
-    return thread
-
-
-def _nothing(_: int) -> None:
-    pass
+    threading.Thread(target=wake, name="wake workers", daemon=True).start()
 
 
 def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, schema: pa.Schema) -> pa.Table:
@@ -72,7 +80,12 @@ def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, sch
         return schema.empty_table()
     given = spark.sparkContext.parallelize([_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts],
                                            len(parts))  # fmt: skip
-    answers = given.map(lambda part: _pack(schema, work(_unpack(part)))).collect()
+    try:
+        answers = given.map(lambda part: _pack(schema, work(_unpack(part)))).collect()
+    except Py4JJavaError as error:
+        if told := re.search(r"headwater\.errors\.Unavailable: (.*)", str(error.java_exception)):
+            raise Unavailable(told.group(1)) from error
+        raise
     return pa.concat_tables([pa.Table.from_batches(_unpack(answer), schema) for answer in answers])
 
 

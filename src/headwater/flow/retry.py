@@ -7,7 +7,7 @@ for a while is tried again by itself, later and later, and not for ever.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -35,6 +35,8 @@ from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
 
 _ROWS_AT_ONCE: Final = 2_000
+_BYTES_AT_ONCE: Final = 256 << 20
+_OBJECTS_AT_ONCE: Final = 200  # whose texts, all of them, are in the driver's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,10 @@ class Retrying:
 
     def _rounds(self, chosen: Column, spent: dict[str, Spent]) -> Retried:
         held = self.spark.table(f"lake.{QUARANTINE.name}").where(chosen)
-        numbers = sorted(row["seq"] for row in held.select("seq").collect())
+        size = F.coalesce("pointer.size", F.lit(0)).alias("size")
         total = Retried(0, 0, 0)
-        for start in range(0, len(numbers), _ROWS_AT_ONCE):
-            total += self._round(numbers[start : start + _ROWS_AT_ONCE], spent)
+        for numbers in _cut(sorted(held.select("seq", size).collect())):
+            total += self._round(numbers, spent)
         return total
 
     def _round(self, numbers: Sequence[int], spent: dict[str, Spent]) -> Retried:
@@ -100,9 +102,27 @@ class Retrying:
             return 0
         embedders = [self.model] if self.model else list(self.book.kept("embed"))
         objects = [row["object_id"] for row in held.select("object_id").distinct().collect()]
-        made = embed_again(self.spark, self.settings, embedders, objects, self.clock, self.afresh)
-        add_efforts(spent, made.efforts)
-        return made.quarantined
+        quarantined = 0
+        for start in range(0, len(objects), _OBJECTS_AT_ONCE):
+            part = objects[start : start + _OBJECTS_AT_ONCE]
+            made = embed_again(self.spark, self.settings, embedders, part, self.clock, self.afresh)
+            add_efforts(spent, made.efforts)
+            quarantined += made.quarantined
+        return quarantined
+
+
+def _cut(sized: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
+    """Numbers with their sizes, as rounds."""
+    held: list[int] = []
+    total = 0
+    for number, size in sized:
+        if held and (len(held) >= _ROWS_AT_ONCE or total + size > _BYTES_AT_ONCE):
+            yield held
+            held, total = [], 0
+        held.append(number)
+        total += size
+    if held:
+        yield held
 
 
 def note_due(spark: SparkSession, ledger: Ledger) -> None:

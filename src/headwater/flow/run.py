@@ -29,6 +29,7 @@ from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import derive_next
+from headwater.flow.derive.worker import Work, derive_soon
 from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
 from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
@@ -149,7 +150,7 @@ class Run:
 
     def begin(self) -> None:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
-        wake_workers(self.spark)
+        wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
         self.settle_models()
         self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
         self._tell_lost(losses)

@@ -1,7 +1,7 @@
 """Catalog: the Iceberg tables, seen without a JVM.
 
 Spark's JDBC catalog `lake` and PyIceberg's `SqlCatalog` share one database, so both see the same tables. Here
-tables are made, loaded, and their properties compared and set; rows are read in `reading` and written by Spark.
+tables are made, loaded, and their properties compared and set; rows are read in `reading` and written in `publish`.
 Invariant: a property changes only in an optimistic commit, so of two who expect the same value one is refused.
 """
 

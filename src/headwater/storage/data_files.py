@@ -78,4 +78,6 @@ def _kind(kind: pa.DataType, described: Any) -> pa.DataType:
     if pa.types.is_list(kind):
         element = {"id": described["element-id"], "type": described["element"]}
         return pa.list_(_numbered(kind.value_field.with_name("element"), element))
+    if pa.types.is_nested(kind):
+        raise NotImplementedError(f"No table has a column of {kind} yet.")
     return kind

@@ -8,6 +8,7 @@ whole, and past `ANN_ROWS` the tail that the approximate index does not cover ye
 import json
 import math
 import os
+import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -142,6 +143,8 @@ class LanceIndex:
     def _database(self) -> "DBConnection":
         # Its warnings about clusters are for its developers.
         os.environ.setdefault("LANCEDB_LOG", "error")
+        # Who is forked off here becomes another program at once: Java, or a child that decodes.
+        warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
         import lancedb
 
         # Another process writes while this one answers: look for a newer version at every read.

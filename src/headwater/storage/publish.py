@@ -38,12 +38,6 @@ _LOCKS: Final[defaultdict[str, threading.Lock]] = defaultdict(threading.Lock)
 _STAGED_AS: Final = "source-snapshot-id"
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    rows: int
-    progress: Progress
-
-
 def progress_of(spark: SparkSession, table: Table) -> Progress:
     return Progress.from_properties(dict(_load(spark, table).properties()))
 
@@ -56,8 +50,12 @@ def publish(
     *,
     stage: str,
     duplicates: int = 0,
-) -> Published:
-    """Append `rows` (without `seq`; None for none) and note `consumed`, in one commit; raises Conflict if fenced."""
+) -> int:
+    """Append `rows` (without `seq`) and note `consumed`, in one commit; how many. Raises Conflict if fenced."""
+    if isinstance(rows, pa.Table) and not len(rows):
+        rows = None
+    if rows is None and not consumed and not duplicates:
+        return 0
     with _LOCKS[table.name]:
         java = _load(spark, table)
         before = Progress.from_properties(dict(java.properties()))
@@ -65,7 +63,7 @@ def publish(
             after = before.advanced(consumed, rows=0, duplicates=duplicates)
             if after != before:
                 _commit_properties(java, after)
-            return Published(0, after)
+            return 0
         start = java.currentSnapshot()
         written = _write(spark, java, table, rows, before.next_seq, stage)
         faults.point(f"{stage}.staged")
@@ -76,17 +74,20 @@ def publish(
         else:
             _commit_properties(java, after)
         faults.point(f"{stage}.published")
-        return Published(written.rows, after)
+        return written.rows
 
 
 def not_yet_in(spark: SparkSession, table: Table, rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Those of `rows` whose key the table does not have; looked for only among the rows of their objects."""
+    """Those of `rows` whose key is new, each once; looked for only among the table's rows of their objects."""
     if not len(rows):
         return rows
     objects = spark.createDataFrame(pa.table({"object_id": pc.unique(rows["object_id"])}))
     held = spark.table(f"lake.{table.name}").join(F.broadcast(objects), "object_id", "left_semi").select(*key).toArrow()
-    there = set(_keys(held, key))
-    return rows.filter(pa.array([one not in there for one in _keys(rows, key)], pa.bool_()))
+    there, new = set(_keys(held, key)), []
+    for one in _keys(rows, key):
+        new.append(one not in there)
+        there.add(one)
+    return rows.filter(pa.array(new, pa.bool_()))
 
 
 def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:

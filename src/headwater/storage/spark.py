@@ -39,11 +39,15 @@ __all__ = ["CATALOG", "check_java", "jars_directory", "start_spark", "stop_spark
 
 CATALOG: Final = "lake"
 LOOPBACK: Final = "127.0.0.1"
-# Enough rows to hide what a batch costs, few enough that a worker is never far from the next one.
+# Enough rows to hide what a batch costs on its way between Spark and Python.
 ARROW_BATCH_ROWS: Final = 1_000
 ARROW_BATCH_BYTES: Final = 32 << 20  # rows with texts of a megabyte come in smaller batches
 # Machines come and go: what a lost one had in hand is done again, oftener than Spark would by itself.
-CLUSTER: Final = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "8"}
+CLUSTER: Final = {
+    "spark.task.maxFailures": "8",
+    "spark.stage.maxConsecutiveAttempts": "8",
+    "spark.rpc.message.maxSize": "1024",  # MB: a part travels with its task, and one document is a part
+}
 
 
 @dataclass(slots=True)
@@ -71,18 +75,21 @@ def start_spark(
     app_name: str = "headwater",
     report: Callable[[str], None] = _say,
     record: Path | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> "SparkSession":
     """A session on the lake's tables. The first one starts the engine; more, for other lakes, are nearly free.
 
-    `report` hears a sentence when jars must be fetched. `record` is for set-up: the class-data archive to write when
-    the engine stops. Raises Unavailable where Java or a jar is missing, Conflict where another Spark is running.
+    `report` hears a sentence when jars must be fetched. `meanwhile` is done while this process only waits for the JVM,
+    once that has been forked off: what has threads of its own must not be there before. `record` is for set-up: the
+    class-data archive to write when the engine stops. Raises Unavailable where Java or a jar is missing, Conflict where
+    another Spark is running.
     """
     global _engine
     conf = engine_conf(settings)
     catalog = catalog_conf(settings)
     with _lock:
         if _engine is None:
-            _engine = _start_engine(settings, conf, app_name, report, record)
+            _engine = _start_engine(settings, conf, app_name, report, record, meanwhile)
         elif _engine.conf != conf:
             raise Conflict("Spark is already running in this process with other spark.* settings; stop it first.")
         elif not _engine.jars.issuperset(jars_for(settings)):
@@ -136,6 +143,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.driver.maxResultSize": "0",  # batches are cut so that what comes of them fits
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
@@ -185,7 +193,12 @@ def _postgres(uri: str) -> dict[str, str]:
 
 
 def _start_engine(
-    settings: Settings, conf: dict[str, str], app_name: str, report: Callable[[str], None], record: Path | None
+    settings: Settings,
+    conf: dict[str, str],
+    app_name: str,
+    report: Callable[[str], None],
+    record: Path | None,
+    meanwhile: Callable[[], None] | None,
 ) -> _Engine:
     if was_submitted():
         # spark-submit has started the JVM, with the jars and the archive of the line that `submit` made.
@@ -196,6 +209,8 @@ def _start_engine(
         jars = resolve_jars(jars_for(settings), report=report)
         distributed = _distributed(settings, conf["spark.master"], jars, report)
         jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
+    if meanwhile is not None:
+        threading.Thread(target=meanwhile, name="while the JVM boots", daemon=True).start()
     try:
         root = _connect(jvm, conf | distributed | {"spark.app.name": app_name})
     except BaseException:

@@ -13,7 +13,7 @@ from headwater.storage.reading import scan, to_json_rows
 def list_quarantine(catalog: Tables, reason: str | None = None) -> dict[str, Any]:
     """`{"reasons": [{"reason", "count", "way_out"}], "rows": [{…}]}`"""
     where = {"reason": check_reason(reason)} if reason else None
-    rows = to_json_rows(scan(catalog, QUARANTINE.name, [n for n in QUARANTINE.schema.names if n != "seq"], where))
+    rows = to_json_rows(scan(catalog, QUARANTINE.name, QUARANTINE.columns, where))
     counts = Counter(row["reason"] for row in rows)
     reasons = [{"reason": name, "count": count, "way_out": REASONS[name]} for name, count in counts.most_common()]
     return {"reasons": reasons, "rows": sorted(rows, key=lambda row: row["quarantined_at"])}

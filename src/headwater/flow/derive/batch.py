@@ -12,7 +12,7 @@ from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
 from headwater.storage.publish import progress_of
 
-_INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
+INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
 _TEXTUAL: Final = (Modality.CHAT.value, Modality.DOCUMENT.value)
 _TEXT_BYTES: Final = 64 << 20
@@ -46,15 +46,17 @@ def next_batch(spark: SparkSession, begin: int, cut: Cut, until: int | None = No
     small = F.coalesce(F.octet_length("text") <= _SMALL_BYTES, F.lit(True))
     ahead = spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
     told = {"text": F.when(small, F.col("text")).alias("text")}
-    columns = [told.get(name, F.col(name)) for name in _INPUT]
-    rows = ahead.select("seq", *columns, "first_of_object", small.alias("small")).toArrow().sort_by("seq")
+    columns = [told.get(name, F.col(name)) for name in INPUT]
+    # What an event says of its size is somebody else's word.
+    weight = F.greatest("pointer.size", F.coalesce(F.octet_length("text").cast("long"), F.lit(0))).alias("weight")
+    rows = ahead.select("seq", *columns, "first_of_object", small.alias("small"), weight).toArrow().sort_by("seq")
     fitting = _fitting(rows, cut)
     if fitting < len(rows):
         end = rows["seq"][fitting].as_py()
         rows = rows.slice(0, fitting)
     if not pc.all(rows["small"], min_count=0).as_py():
         rows = _with_long_texts(rows, ahead.where(~small & (F.col("seq") < end)))
-    firsts = rows.filter(rows["first_of_object"]).select(["seq", *_INPUT])
+    firsts = rows.filter(rows["first_of_object"]).select(["seq", *INPUT])
     never = pa.repeat(pa.scalar(0, pa.int32()), len(firsts))
     return Batch(
         end - begin,
@@ -65,7 +67,7 @@ def next_batch(spark: SparkSession, begin: int, cut: Cut, until: int | None = No
 
 def _fitting(rows: pa.Table, cut: Cut) -> int:
     """How many of them, in their order; at least one."""
-    sizes = pc.struct_field(rows["pointer"], "size")
+    sizes = pc.min_element_wise(rows["weight"], cut.bytes + 1)
     textual = pc.is_in(rows["modality"], pa.array(_TEXTUAL))
     over = pc.or_(
         pc.greater(pc.cumulative_sum(sizes), cut.bytes),

@@ -1,6 +1,6 @@
-"""The outcomes of a batch: rows for several tables in one frame, told apart by `table`.
+"""The outcomes of a batch: rows for several tables in one, told apart by `table`.
 
-One frame, because a model must not sit under a plan that is evaluated once per table.
+One table, because an object's answers come together, whichever tables they are for.
 """
 
 from typing import Final
@@ -8,7 +8,6 @@ from typing import Final
 import pyarrow as pa
 
 from headwater.domain import tables
-from headwater.domain.tables import Table
 from headwater.flow.map import DERIVE
 
 TABLES: Final = tuple(table for name in DERIVE.writes if (table := tables.find(name)))
@@ -30,8 +29,3 @@ _ABOUT: Final = (
     pa.field("remembered", pa.bool_()),
 )
 SCHEMA: Final = pa.schema([*_ABOUT, *_columns()])
-
-
-def columns_of(table: Table) -> list[str]:
-    """What a table takes of an outcome; `seq` is given at publication."""
-    return [name for name in table.schema.names if name != "seq"]

@@ -10,6 +10,7 @@ in the set of objects that they pass in.
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,9 +20,9 @@ from pyspark.sql import functions as F
 
 from headwater import faults
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, Table
-from headwater.flow.derive.batch import Cut, next_batch
+from headwater.flow.derive.batch import INPUT, Cut, next_batch
 from headwater.flow.derive.child import WHOLE_OBJECT
-from headwater.flow.derive.outcome import SCHEMA, TABLES, columns_of
+from headwater.flow.derive.outcome import SCHEMA, TABLES
 from headwater.flow.derive.worker import Work, derive_batches
 from headwater.flow.parts import deal, run_parts
 from headwater.flow.spent import Spent, spent_by_tag
@@ -62,7 +63,7 @@ def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Deri
         unseen = rows.filter(pc.greater_equal(rows["event_seq"], reached[table.name]))
         names = {planned[tag].position for tag in live if planned[tag].table == table.name} | {EVENTS.name}
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
-        return publish(spark, table, _picked(table, unseen), position, stage="derive").rows
+        return publish(spark, table, unseen.select(table.columns), position, stage="derive")
 
     return Derived(batch.events, *_derive(spark, batch.pending, work.only(live), workers, publish_live))
 
@@ -90,7 +91,7 @@ def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, workers: in
         position = {step.position: end} if target is table else {}
         if position and table is EMBEDDINGS:  # nobody else moves it on before a first model for pictures is complete
             position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
-        return publish(spark, target, _missing(spark, target, rows), position, stage="derive").rows
+        return publish(spark, target, _missing(spark, target, rows), position, stage="derive")
 
     return Derived(batch.events, *_derive(spark, pending, work.only({tag}), workers, publish_missing))
 
@@ -103,9 +104,9 @@ def derive_again(spark: SparkSession, pending: DataFrame, work: Work, workers: i
     """
 
     def publish_missing(table: Table, rows: pa.Table) -> int:
-        return publish(spark, table, _missing(spark, table, rows), {}, stage="derive").rows
+        return publish(spark, table, _missing(spark, table, rows), {}, stage="derive")
 
-    held = pending.toArrow()
+    held = pending.select("seq", *INPUT, "attempts", "only").toArrow()
     return Derived(len(held), *_derive(spark, held, work, workers, publish_missing))
 
 
@@ -113,13 +114,9 @@ def _in_use(table: Table, work: Work) -> bool:
     return table is not EMBEDDINGS or any(step.table == table.name for step in work.planned().values())
 
 
-def _missing(spark: SparkSession, table: Table, rows: pa.Table) -> pa.Table | None:
+def _missing(spark: SparkSession, table: Table, rows: pa.Table) -> pa.Table:
     key = table.key if table is not QUARANTINE else ("event_id", "step", "fingerprint", "attempts")
-    return _picked(table, not_yet_in(spark, table, rows, key))
-
-
-def _picked(table: Table, rows: pa.Table) -> pa.Table | None:
-    return rows.select(columns_of(table)) if len(rows) else None
+    return not_yet_in(spark, table, rows.select(table.columns), key)
 
 
 def _derive(
@@ -129,9 +126,14 @@ def _derive(
     # By content, so that equal bytes meet in one task and the second finds the first one's memo.
     parts = deal(pending, pointer.field("checksum"), pending["modality"], pointer.field("size"), workers)
     outcome = run_parts(spark, parts, derive_batches(work), SCHEMA)
-    published = {}
-    for table in TABLES:
-        published[table.name] = publish_rows(table, outcome.filter(pc.equal(outcome["table"], table.name)))
-        if table is QUARANTINE:
-            faults.point("derive.quarantined")
+
+    def publish_of(table: Table) -> int:
+        return publish_rows(table, outcome.filter(pc.equal(outcome["table"], table.name)))
+
+    published = {QUARANTINE.name: publish_of(QUARANTINE)}
+    faults.point("derive.quarantined")
+    # A commit is mostly waiting, and each table remembers by itself how far it has come.
+    others = [table for table in TABLES if table is not QUARANTINE]
+    with ThreadPoolExecutor(len(others), "publish") as pool:
+        published |= zip((table.name for table in others), pool.map(publish_of, others), strict=True)
     return published, spent_by_tag(outcome)

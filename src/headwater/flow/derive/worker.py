@@ -99,6 +99,11 @@ def derive_batches(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterable[
     return run
 
 
+def derive_soon(work: Work) -> Callable[[], None]:
+    """What a worker can do before there is anything to do."""
+    return lambda: _desk(work).open()
+
+
 class _Desk:
     """A worker's place of work: its sandbox, its way to the memo, and how fast it goes."""
 
@@ -107,6 +112,9 @@ class _Desk:
         self._sandbox = Sandbox(sandbox_config(work.settings))
         self.memo: Memo = open_memo(work.settings)
         self._pace = 1
+
+    def open(self) -> None:
+        self._sandbox.start()
 
     def start_anew(self) -> None:
         self._sandbox.close()

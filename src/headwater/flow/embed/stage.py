@@ -9,18 +9,17 @@ an embedder that was brought in later has a position of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel
-from headwater.domain.tables import EMBEDDINGS, QUARANTINE, SAID, Table
+from headwater.domain.tables import EMBEDDINGS, QUARANTINE, SAID
 from headwater.errors import Unavailable
+from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.registry import load_model
@@ -29,20 +28,9 @@ from headwater.flow.spent import Spent, spent_by_tag
 from headwater.settings import Settings
 from headwater.storage.publish import not_yet_in, progress_of, publish
 
-_SOURCE: Final = (
-    "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint", "text",
-    "segments",
-)  # fmt: skip
-# The vectors of a batch come together in the driver, and each takes more room than the text that it is made of.
-_TEXT_BYTES: Final = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Rows of the sources to embed, and the positions that are reached with them."""
-
-    rows: pa.Table | None
-    reached: Mapping[str, int]
+# The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
+_VECTOR_BYTES: Final = 80 << 20
+_DIMENSION: Final = 1024  # where a model does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +53,8 @@ def embed_next(
         if all(progress.seq_of(known.position_in(name)) >= reached for name, reached in frontier.items())
     ]
     ends = {table.name: progress_of(spark, table).next_seq for table in SAID}
-    texts = _texts(spark, frontier, ends, batch_rows, [*live, None])
-    return _embed(spark, settings, live, texts, clock) if texts.reached else None
+    spans = _spans(frontier, ends, batch_rows)
+    return _embed_next(spark, settings, live, spans, [*live, None], clock) if spans else None
 
 
 def replay_embed_next(
@@ -76,8 +64,8 @@ def replay_embed_next(
     progress = progress_of(spark, EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
     ends = {table.name: progress.seq_of(table.name) for table in SAID}
-    texts = _texts(spark, begins, ends, batch_rows, [embedder])
-    return _embed(spark, settings, [embedder], texts, clock) if texts.reached else None
+    spans = _spans(begins, ends, batch_rows)
+    return _embed_next(spark, settings, [embedder], spans, [embedder], clock) if spans else None
 
 
 def embed_again(
@@ -89,99 +77,73 @@ def embed_again(
     afresh: str = "",
 ) -> Embeddings:
     """All that is said of these objects, again; chunks that have their vector are left alone."""
-    chosen = dict.fromkeys(SAID, F.col("object_id").isin(list(objects)))
-    return _embed(
-        spark, settings, embedders, Texts(_read(spark, chosen, _SOURCE), {}), clock, again=True, afresh=afresh
-    )
+    texts = texts_of(spark, objects)
+    good, bad = _embed(spark, settings, embedders, texts, clock, afresh)
+    # The rows of the first try are taken out by who tries again.
+    quarantined = publish(spark, QUARANTINE, _set_aside(bad, clock), {}, stage=STEP)
+    new = not_yet_in(spark, EMBEDDINGS, good.select(EMBEDDINGS.columns), EMBEDDINGS.key)
+    vectors = publish(spark, EMBEDDINGS, new, {}, stage=STEP)
+    return Embeddings(len(texts), vectors, quarantined, spent_by_tag(good))
 
 
-def _texts(
-    spark: SparkSession,
-    begins: Mapping[str, int],
-    ends: Mapping[str, int],
-    batch_rows: int,
-    positions: Sequence[KnownModel | None],
-) -> Texts:
-    """As many as may be taken at once of what stands between `begins` and `ends`; of every source at least one."""
+def _spans(begins: Mapping[str, int], ends: Mapping[str, int], batch_rows: int) -> Spans:
     spans = {table: (begins[table.name], min(ends[table.name], begins[table.name] + batch_rows)) for table in SAID}
-    spans = {table: (begin, end) for table, (begin, end) in spans.items() if end > begin}
-    if not spans:
-        return Texts(None, {})
-    reached = _ends_of_batch(spark, spans)
-    names = {
+    return {table: (begin, end) for table, (begin, end) in spans.items() if end > begin}
+
+
+def _embed_next(
+    spark: SparkSession,
+    settings: Settings,
+    embedders: Sequence[KnownModel],
+    spans: Spans,
+    positions: Sequence[KnownModel | None],
+    clock: Clock,
+) -> Embeddings:
+    """Embed what stands between, as far as it fits, and move these positions on to where it ends."""
+    dimensions = [load_model(known.name, settings.models).card.dimension or _DIMENSION for known in embedders]
+    texts, ends = next_texts(spark, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
+    consumed = {
         known.position_in(table.name) if known else table.name: end
-        for table, end in reached.items()
+        for table, end in ends.items()
         for known in positions
     }
-    chosen = {table: F.col("seq").between(begin, reached[table] - 1) for table, (begin, _) in spans.items()}
-    return Texts(_read(spark, chosen, _SOURCE), names)
-
-
-def _ends_of_batch(spark: SparkSession, spans: Mapping[Table, tuple[int, int]]) -> dict[Table, int]:
-    """Where each source's share of the text that fits ends."""
-    chosen = {table: F.col("seq").between(begin, end - 1) for table, (begin, end) in spans.items()}
-    sized = _read(spark, chosen, ("seq", "octet_length(text) AS size")).sort_by("seq")
-    ends = {}
-    for table, (begin, end) in spans.items():
-        rows = sized.filter(pc.equal(sized["source_table"], table.name))
-        before = pc.cumulative_sum(pc.fill_null(rows["size"], 0).cast(pa.int64()))
-        over = rows.filter(pc.and_(pc.greater(before, _TEXT_BYTES // len(spans)), pc.greater(rows["seq"], begin)))
-        ends[table] = over["seq"][0].as_py() if len(over) else end
-    return ends
-
-
-def _read(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> pa.Table:
-    parts = [
-        spark.table(f"lake.{table.name}").where(rows).selectExpr(*columns, f"'{table.name}' AS source_table")
-        for table, rows in chosen.items()
-    ]
-    return reduce(DataFrame.unionByName, parts).toArrow()
+    good, bad = _embed(spark, settings, embedders, texts, clock)
+    # A run that was killed between the two tables has set these aside already.
+    aside = not_yet_in(spark, QUARANTINE, _set_aside(bad, clock), ("event_id", "step", "fingerprint"))
+    quarantined = publish(spark, QUARANTINE, aside, {}, stage=STEP)
+    vectors = publish(spark, EMBEDDINGS, good.select(EMBEDDINGS.columns), consumed, stage=STEP)
+    return Embeddings(len(texts), vectors, quarantined, spent_by_tag(good))
 
 
 def _embed(
     spark: SparkSession,
     settings: Settings,
     embedders: Sequence[KnownModel],
-    texts: Texts,
+    texts: pa.Table,
     clock: Clock,
-    *,
-    again: bool = False,
     afresh: str = "",
-) -> Embeddings:
-    if texts.rows is None or not embedders:
-        publish(spark, EMBEDDINGS, None, texts.reached, stage=STEP)
-        return Embeddings(len(texts.rows) if texts.rows is not None else 0, 0)
+) -> tuple[pa.Table, pa.Table]:
+    """Rows with vectors, and rows with the reason why there is none."""
     for known in embedders:
         require_same(known, load_model(known.name, settings.models).card)
-    text = pc.fill_null(texts.rows["text"], "")
+    says = pc.fill_null(texts["text"], "")
+    workers = spark.sparkContext.defaultParallelism
     # By what they say, so that equal texts meet in one task.
-    parts = deal(
-        texts.rows, text, texts.rows["source_table"], pc.binary_length(text), spark.sparkContext.defaultParallelism
-    )
+    parts = deal(texts, says, texts["source_table"], pc.binary_length(says), workers)
     works = [EmbedWork(known.name, settings, clock(), afresh) for known in embedders]
-    rows = pa.concat_tables([run_parts(spark, parts, embed_batches(work), OUTPUT) for work in works])
+    made = [run_parts(spark, parts, embed_batches(work), OUTPUT) for work in works]
+    rows = pa.concat_tables([OUTPUT.empty_table(), *made])
     bad = rows.filter(pc.is_valid(rows["reason"]))
     for reason, detail in zip(bad["reason"].to_pylist(), bad["detail"].to_pylist(), strict=True):
         if reason == "MODEL_DOWN":
             raise Unavailable(f"The embedder does not answer, so texts wait: {detail}")
-    quarantined = _set_aside(spark, bad, clock, again=again) if len(bad) else 0
-    good = rows.filter(pc.is_null(rows["reason"])).select(_columns(EMBEDDINGS))
-    good = not_yet_in(spark, EMBEDDINGS, good, EMBEDDINGS.key) if again else good
-    published = publish(spark, EMBEDDINGS, good if len(good) else None, texts.reached, stage=STEP)
-    return Embeddings(len(texts.rows), published.rows, quarantined, spent_by_tag(rows))
+    return rows.filter(pc.is_null(rows["reason"])), bad
 
 
-def _set_aside(spark: SparkSession, bad: pa.Table, clock: Clock, *, again: bool) -> int:
+def _set_aside(bad: pa.Table, clock: Clock) -> pa.Table:
     """One row an event and embedder, however many of its chunks are no good."""
     firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
     known = {"attempts": 1, "quarantined_at": clock(), "payload": None}
-    columns = _columns(QUARANTINE)
+    columns = QUARANTINE.columns
     rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]
-    picked = pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))
-    if not again:  # after a retry the old rows are taken out
-        picked = not_yet_in(spark, QUARANTINE, picked, ("event_id", "step", "fingerprint"))
-    return publish(spark, QUARANTINE, picked if len(picked) else None, {}, stage=STEP).rows
-
-
-def _columns(table: Table) -> list[str]:
-    return [name for name in table.schema.names if name != "seq"]
+    return pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))

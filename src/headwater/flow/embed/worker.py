@@ -97,8 +97,11 @@ def _embedded(rows: list[Row], model: Model, memo: Memo | None, now: datetime) -
     card = model.card
     answers = _answers([row["text"] for row in rows], model, memo)
     made = {"step": STEP, "model": card.label, "fingerprint": card.fingerprint, "derived_at": now}
+    asked: set[str] = set()
     for row in rows:
         row.update(made, chunk_id=_chunk_id(row, card.fingerprint), **answers[row["text"]])
+        row["remembered"] = row.get("remembered", False) or row["text"] in asked
+        asked.add(row["text"])
     return rows
 
 
