@@ -38,7 +38,7 @@ def event(size: int, modality: str = "audio", text: str | None = None, **more: A
 
 
 def taken(lake: Lake, begin: int, cut: Cut, until: int | None = None) -> tuple[int, int] | None:
-    batch = next_batch(lake.spark, begin, cut, until)
+    batch = next_batch(lake.spark, lake.settings, begin, cut, until)
     return (batch.end, len(batch.pending)) if batch else None
 
 
@@ -68,7 +68,7 @@ def test_long_messages_are_read_whole_and_only_those_of_the_batch(lake: Lake) ->
         EVENTS,
         [event(1, "chat", "short"), event(1, "chat", "long " * 4_000), event(1, "chat", "too far " * 4_000)],
     )
-    batch = next_batch(lake.spark, 0, Cut(1_000, 30_000))
+    batch = next_batch(lake.spark, lake.settings, 0, Cut(1_000, 30_000))
     assert batch is not None and batch.end == 2
     assert batch.pending["text"].to_pylist() == ["short", "long " * 4_000]
 
@@ -99,12 +99,12 @@ def test_an_index_that_begins_with_a_gap_is_built_all_the_same(lake: Lake) -> No
     add(lake, EMBEDDINGS, vectors)
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq < 4")
     index = lake._components.index
-    assert index_next(lake.spark, index, batch_rows=2) == 2
+    assert index_next(lake.spark, lake.settings, index, batch_rows=2) == 2
     assert index.position() == 6
-    assert index_next(lake.spark, index, batch_rows=2) is None
+    assert index_next(lake.spark, lake.settings, index, batch_rows=2) is None
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq >= 0")
     index.delete(None)
-    assert index_next(lake.spark, index, batch_rows=2) is None
+    assert index_next(lake.spark, lake.settings, index, batch_rows=2) is None
 
 
 def test_segments_that_the_driver_writes_are_read_by_everybody(lake: Lake) -> None:

@@ -77,11 +77,11 @@ class Verdict:
     echoes: frozenset[Position]
 
 
-def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
+def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
     begun = progress_of(spark, EVENTS).offsets
     sized = _sized(lines, begun)
-    if log.dense and (missing := _missing(sized, begun, log)):
+    if isinstance(lines, DataFrame) and log.dense and (missing := _missing(sized, begun, log)):
         # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
         lines = read_log(spark, log, missing).unionByName(lines)
         sized = _sized(lines, begun)
@@ -96,10 +96,10 @@ def take(spark: SparkSession, lines: DataFrame, *, log: PointerLog, ledger: Ledg
 
 @contextmanager
 def _seen(
-    lines: DataFrame, sized: pa.Table, begun: Mapping[int, int]
+    lines: DataFrame | pa.Table, sized: pa.Table, begun: Mapping[int, int]
 ) -> Iterator[tuple[pa.Table, DataFrame | pa.Table]]:
     """The batch as the driver judges it, and its rows to be written: the same, unless some texts are long."""
-    if pc.all(sized["small"], min_count=0).as_py():
+    if isinstance(lines, pa.Table) or pc.all(sized["small"], min_count=0).as_py():
         seen = pa.Table.from_batches([_read(batch) for batch in sized.to_batches()], _SEEN)
         yield seen, seen
         return
@@ -123,8 +123,10 @@ def _bring(
     return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates))
 
 
-def _sized(lines: DataFrame, begun: Mapping[int, int]) -> pa.Table:
+def _sized(lines: DataFrame | pa.Table, begun: Mapping[int, int]) -> pa.Table:
     """The batch in the driver; of a line that is too long to travel, only its place."""
+    if isinstance(lines, pa.Table):
+        return _unread(lines, begun)
     small = F.coalesce(F.octet_length("value") <= SMALL_BYTES, F.lit(True))
     return _unread(
         lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")).toArrow(), begun

@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from headwater import faults
 from headwater.domain.tables import EMBEDDINGS
-from headwater.storage.publish import progress_of
+from headwater.settings import Settings
+from headwater.storage.peek import peek_progress
 from headwater.storage.vector_index import VectorIndex
 
 
-def index_next(spark: SparkSession, index: VectorIndex, *, batch_rows: int) -> int | None:
+def index_next(spark: SparkSession, settings: Settings, index: VectorIndex, *, batch_rows: int) -> int | None:
     """Bring one batch of pending vectors into the index; how many, or None when it has them all."""
-    begin, next_seq = index.position(), progress_of(spark, EMBEDDINGS).next_seq
+    begin, next_seq = index.position(), peek_progress(settings, EMBEDDINGS).next_seq
     rows, end = pa.table({}), begin
     # A model that was retired leaves gaps, and an index without entries notes no position.
     while not len(rows) and end < next_seq:

@@ -26,7 +26,7 @@ from headwater.flow.retry import note_due
 from headwater.flow.run import Run
 from headwater.flow.spent import Spent
 from headwater.storage.model_book import change_book, read_book
-from headwater.storage.publish import progress_of
+from headwater.storage.peek import peek_progress
 
 EMBED: Final = "embed"
 _TEXTS_AT_ONCE: Final = 5_000
@@ -72,7 +72,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
 def _position(run: Run, known: KnownModel) -> int:
     """The first event that it has yet to see; an embedder, which reads texts, has none."""
     table = next((step.table for steps in STEPS.values() for step in steps if step.name == known.step), None)
-    return progress_of(run.spark, table).seq_of(known.position_in(EVENTS.name)) if table else 0
+    return peek_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
 
 
 def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -39,11 +40,12 @@ from headwater.flow.parts import wake_workers
 from headwater.flow.pending import is_due
 from headwater.flow.retry import Retrying, note_due
 from headwater.settings import Settings
+from headwater.storage.directory_log import DirectoryLog
 from headwater.storage.ledger import Ledger
-from headwater.storage.log_stream import checkpoint, stream_log
+from headwater.storage.log_stream import checkpoint, read_segments, stream_log
 from headwater.storage.model_book import change_book, read_book
+from headwater.storage.peek import peek_progress
 from headwater.storage.pointer_log import PointerLog
-from headwater.storage.publish import progress_of
 from headwater.storage.vector_index import VectorIndex
 
 # Embeddings and index entries are small beside what they are made from.
@@ -84,13 +86,23 @@ class Run:
         """Drain the log and every stage, then return the counts."""
         with self.interruptible():
             self.begin()
-            self._await(self.start_stream(once=True))
+            self._drain()
             while not self.stop.is_set() and (self.advance() or self._retry_due()):
                 pass
             self.settle()
             if self._embedder_down:
                 raise self._embedder_down
         return self.account.done
+
+    def _drain(self) -> None:
+        """Bring in what the log holds now."""
+        if not isinstance(self.log, DirectoryLog):
+            self._await(self.start_stream(once=True))
+            return
+        for lines in read_segments(self.log, self._start, self.settings.whole("log.batch_bytes")):
+            if self.stop.is_set():
+                return
+            self._bring(self.spark, lines)
 
     def until_stopped(self) -> dict[str, int]:
         """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
@@ -161,7 +173,7 @@ class Run:
         tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
         # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
         tables["picture"] = EVENTS
-        empty = [step for step in CHOICES if not progress_of(self.spark, tables[step]).next_seq]
+        empty = [step for step in CHOICES if not peek_progress(self.settings, tables[step]).next_seq]
         book = change_book(self.ledger, lambda book: settled(book, models, empty, self.clock()))
         for sentence in unheeded(book, models):
             telemetry.note("setting.unheeded", level="warning", detail=sentence)
@@ -186,14 +198,17 @@ class Run:
 
     def _take(self, lines: DataFrame, _batch: int) -> None:
         try:
-            spark, begun = lines.sparkSession, time.monotonic()
-            taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
-            self._tell_lost(taken.losses)
-            self._count("bronze", taken.events)
-            _tell_commit("bronze", taken.events, begun, next_seq=progress_of(spark, EVENTS).next_seq)
+            self._bring(lines.sparkSession, lines)
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
             raise
+
+    def _bring(self, spark: SparkSession, lines: DataFrame | pa.Table) -> None:
+        begun = time.monotonic()
+        taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
+        self._tell_lost(taken.losses)
+        self._count("bronze", taken.events)
+        _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
 
     def _await(self, query: StreamingQuery) -> None:
         try:
@@ -260,7 +275,7 @@ class Run:
         self._count("embed", made.vectors)
         self._count_quarantined(made.quarantined, "embed")
         self.account.add(made.efforts, book.labels())
-        _tell_commit("embed", made.vectors, begun, next_seq=progress_of(self.spark, EMBEDDINGS).next_seq)
+        _tell_commit("embed", made.vectors, begun, next_seq=peek_progress(self.settings, EMBEDDINGS).next_seq)
         return True
 
     def _retry_due(self) -> bool:
@@ -278,7 +293,7 @@ class Run:
 
     def _index(self) -> bool:
         begun = time.monotonic()
-        indexed = index_next(self.spark, self.index, batch_rows=_VECTORS_AT_ONCE)
+        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
         if indexed is not None:
             self._unsettled = True
             self._count("index", indexed)

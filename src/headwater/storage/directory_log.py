@@ -89,6 +89,15 @@ class DirectoryLog:
         """Its offsets are never given again, so it is always the same log."""
         return "directory"
 
+    def segments(self, offset: int) -> Iterator[tuple[Segment, bytes]]:
+        """Whole segments, from the one that holds `offset` to the newest there is now."""
+        for segment in self._list():
+            if segment.end > offset:
+                try:
+                    yield segment, (self.directory / segment.name).read_bytes()
+                except FileNotFoundError:  # it has just expired: who reads on will find the gap
+                    return
+
     def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
         return list(islice(self._lines(offset), limit)) if partition == PARTITION and limit > 0 else []
 

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
-from headwater.storage.publish import progress_of
+from headwater.settings import Settings
+from headwater.storage.peek import peek_progress
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
@@ -37,9 +38,9 @@ class Batch:
     pending: pa.Table
 
 
-def next_batch(spark: SparkSession, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
+def next_batch(spark: SparkSession, settings: Settings, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
     """What comes from `begin` on; None where nothing is there."""
-    there = progress_of(spark, EVENTS).next_seq
+    there = peek_progress(settings, EVENTS).next_seq
     end = min(begin + cut.rows, there if until is None else min(there, until))
     if end <= begin:
         return None

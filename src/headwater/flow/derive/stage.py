@@ -26,7 +26,8 @@ from headwater.flow.derive.outcome import SCHEMA, TABLES
 from headwater.flow.derive.worker import Work, derive_batches
 from headwater.flow.parts import deal, run_parts
 from headwater.flow.spent import Spent, spent_by_tag
-from headwater.storage.publish import not_yet_in, progress_of, publish
+from headwater.storage.peek import peek_progress
+from headwater.storage.publish import not_yet_in, publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ PublishRows = Callable[[Table, pa.Table], int]
 def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Derived | None:
     """One batch of what is pending, in the order of arrival; None when there is nothing."""
     planned = work.planned()
-    progress = {table.name: progress_of(spark, table) for table in TABLES if _in_use(table, work)}
+    progress = {table.name: peek_progress(work.settings, table) for table in TABLES if _in_use(table, work)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
-    batch = next_batch(spark, min(reached.values()), cut)
+    batch = next_batch(spark, work.settings, min(reached.values()), cut)
     if batch is None:
         return None
     # A model that a replay has yet to bring up to here waits for that replay.
@@ -75,9 +76,9 @@ def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, workers: in
     """
     step = work.planned()[tag]
     table = next(table for table in TABLES if table.name == step.table)
-    progress = progress_of(spark, table)
-    reached = progress_of(spark, METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
-    batch = next_batch(spark, progress.seq_of(step.position), cut, until=min(until, reached))
+    progress = peek_progress(work.settings, table)
+    reached = peek_progress(work.settings, METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
+    batch = next_batch(spark, work.settings, progress.seq_of(step.position), cut, until=min(until, reached))
     if batch is None:
         return None
     pending, end = batch.pending, batch.end

@@ -26,7 +26,8 @@ from headwater.flow.models.registry import load_model
 from headwater.flow.parts import deal, run_parts
 from headwater.flow.spent import Spent, spent_by_tag
 from headwater.settings import Settings
-from headwater.storage.publish import not_yet_in, progress_of, publish
+from headwater.storage.peek import peek_progress
+from headwater.storage.publish import not_yet_in, publish
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
 _VECTOR_BYTES: Final = 80 << 20
@@ -45,14 +46,14 @@ def embed_next(
     spark: SparkSession, settings: Settings, embedders: Sequence[KnownModel], *, batch_rows: int, clock: Clock
 ) -> Embeddings | None:
     """Embed one batch of what is pending by every embedder that is kept; None when there was no text to read."""
-    progress = progress_of(spark, EMBEDDINGS)
+    progress = peek_progress(settings, EMBEDDINGS)
     frontier = {table.name: progress.seq_of(table.name) for table in SAID}
     live = [
         known
         for known in embedders
         if all(progress.seq_of(known.position_in(name)) >= reached for name, reached in frontier.items())
     ]
-    ends = {table.name: progress_of(spark, table).next_seq for table in SAID}
+    ends = {table.name: peek_progress(settings, table).next_seq for table in SAID}
     spans = _spans(frontier, ends, batch_rows)
     return _embed_next(spark, settings, live, spans, [*live, None], clock) if spans else None
 
@@ -61,7 +62,7 @@ def replay_embed_next(
     spark: SparkSession, settings: Settings, embedder: KnownModel, *, batch_rows: int, clock: Clock
 ) -> Embeddings | None:
     """One batch for an embedder that is behind, up to where the others are; None when it is there."""
-    progress = progress_of(spark, EMBEDDINGS)
+    progress = peek_progress(settings, EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
     ends = {table.name: progress.seq_of(table.name) for table in SAID}
     spans = _spans(begins, ends, batch_rows)
