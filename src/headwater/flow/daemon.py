@@ -8,13 +8,32 @@ import gc
 import sys
 from zipimport import zipimporter
 
-import pandas  # noqa: F401  Arrow looks for it when it makes its first array
+import pyarrow as pa
 from pyspark.daemon import manager
 
 import headwater.flow.derive.worker
 import headwater.flow.embed.worker
 import headwater.flow.parts  # noqa: F401
 from headwater.flow.models.language import tell_language
+
+
+class _NoPandas:
+    """A finder that denies pandas."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def spare_pandas() -> None:
+    """Arrow imports pandas for its first array, a second of work, to know frames when it sees them.
+
+    Told once that there is none, it looks again only for who asks for a frame.
+    """
+    denied = _NoPandas()
+    sys.meta_path.insert(0, denied)
+    pa.array([0])
+    sys.meta_path.remove(denied)
 
 
 def forget_archives() -> None:
@@ -28,6 +47,7 @@ def forget_archives() -> None:
 
 
 if __name__ == "__main__":
+    spare_pandas()
     tell_language("Which language is this sentence written in?")
     # After every task Spark has its worker collect garbage: it need not look through all that was loaded here.
     gc.freeze()

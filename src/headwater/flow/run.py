@@ -86,7 +86,7 @@ class Run:
         """Drain the log and every stage, then return the counts."""
         with self.interruptible():
             self.begin()
-            self._drain()
+            self.drain()
             while not self.stop.is_set() and (self.advance() or self._retry_due()):
                 pass
             self.settle()
@@ -94,12 +94,13 @@ class Run:
                 raise self._embedder_down
         return self.account.done
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Bring in what the log holds now."""
         if not isinstance(self.log, DirectoryLog):
             self._await(self.start_stream(once=True))
             return
-        for lines in read_segments(self.log, self._start, self.settings.whole("log.batch_bytes")):
+        read = peek_progress(self.settings, EVENTS).offsets
+        for lines in read_segments(self.log, self._start | read, self.settings.whole("log.batch_bytes")):
             if self.stop.is_set():
                 return
             self._bring(self.spark, lines)
