@@ -1,11 +1,13 @@
 """A batch is dealt out so that no worker waits long for another, and comes back whole."""
 
 import random
+import sys
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.errors import Unavailable
 from headwater.flow.parts import deal, run_parts
 
 
@@ -67,3 +69,23 @@ def test_parts_go_to_workers_and_come_back(spark: SparkSession) -> None:
     assert back["name"].to_pylist() == [*rows["name"].to_pylist(), "row 0"]
     assert set(back["batch"].to_pylist()) == {0, 1, 2}
     assert run_parts(spark, [], count, schema).num_rows == 0
+
+
+def test_workers_know_pandas_only_when_they_want_a_frame(spark: SparkSession) -> None:
+    schema = pa.schema([("loaded", pa.bool_()), ("rows", pa.int64())])
+
+    def look(batches):  # type: ignore[no-untyped-def]
+        for batch in batches:
+            loaded = "pandas" in sys.modules
+            yield pa.record_batch([[loaded], [len(batch.to_pandas())]], schema=schema)
+
+    assert run_parts(spark, [pa.table({"a": [1, 2]})], look, schema).to_pylist() == [{"loaded": False, "rows": 2}]
+
+
+def test_a_store_that_does_not_answer_is_told_as_such(spark: SparkSession) -> None:
+    def fail(batches):  # type: ignore[no-untyped-def]
+        raise Unavailable("The raw store does not answer: no route. Try again.")
+        yield from batches
+
+    with pytest.raises(Unavailable, match=r"The raw store does not answer: no route. Try again."):
+        run_parts(spark, [pa.table({"a": [1]})], fail, pa.schema([("a", pa.int64())]))
