@@ -223,8 +223,8 @@ class Run:
             raise self._failure
 
     def advance(self, *, without: str = "") -> bool:
-        """One batch of each stage, in order; False when none had anything to do. One may be left out."""
-        stages = {"derive": self._derive, "embed": self._embed, "index": self._index}
+        """A batch of each stage, in order; False when none had anything to do. One may be left out."""
+        stages = {"derive": self._derive_twice, "embed": self._embed, "index": self._index}
         worked = [work() for name, work in stages.items() if name != without]
         return any(worked)
 
@@ -233,6 +233,10 @@ class Run:
         if self._unsettled:
             self.index.optimise()
             self._unsettled = False
+
+    def _derive_twice(self) -> bool:
+        """What came while a batch was under way need not wait until that one is embedded and indexed."""
+        return self._derive() and (self._derive() or True)
 
     def _derive(self) -> bool:
         cut = Cut(self._pace.rows, self.settings.whole("run.batch_bytes"))
