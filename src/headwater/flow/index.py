@@ -24,9 +24,11 @@ def index_next(spark: SparkSession, settings: Settings, index: VectorIndex, *, b
     rows, end = pa.table({}), begin
     # A model that was retired leaves gaps, and an index without entries notes no position.
     while not len(rows) and end < next_seq:
-        begin, end = end, min(next_seq, end + batch_rows)
-        rows = spark.table(f"lake.{EMBEDDINGS.name}").where(F.col("seq").between(begin, end - 1)).toArrow()
+        first, end = end, min(next_seq, end + batch_rows)
+        rows = spark.table(f"lake.{EMBEDDINGS.name}").where(F.col("seq").between(first, end - 1)).toArrow()
     if not len(rows):
+        if end > begin:
+            index.set_position(end)
         return None
     index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment
     faults.point("index.upserted")

@@ -40,12 +40,11 @@ def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: i
     sized: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for known, (first, *_) in numbers.items():
         sized[kinds[first]].append((sizes[first] + 1, known))
-    parts: list[list[int]] = [[] for _ in range(workers * len(_SHARES))]
+    shares = [share for share in _SHARES for _ in range(workers)]
+    parts: list[list[int]] = [[] for _ in shares]
     for one_kind in sized.values():
         # By share, who has how much: among equals it is always the one with least that comes next.
-        taken = {
-            share: [(0, part) for part in range(len(parts)) if _share(part, workers) == share] for share in _SHARES
-        }
+        taken = {share: [(0, part) for part, own in enumerate(shares) if own == share] for share in _SHARES}
         for weight, known in sorted(one_kind, reverse=True):
             share = min(taken, key=lambda share: (taken[share][0][0] + weight) / share)
             before, part = taken[share][0]
@@ -53,10 +52,6 @@ def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: i
             parts[part] += numbers[known]
     whole = rows.combine_chunks()  # else every part would put all pieces together again
     return [whole.take(pa.array(part, pa.int64())) for part in parts if part]
-
-
-def _share(part: int, workers: int) -> int:
-    return _SHARES[part // workers]
 
 
 def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
@@ -78,8 +73,8 @@ def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, sch
     """Every part through `work` in a worker; their rows, together."""
     if not parts:
         return schema.empty_table()
-    given = spark.sparkContext.parallelize([_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts],
-                                           len(parts))  # fmt: skip
+    packed = [_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts]
+    given = spark.sparkContext.parallelize(packed, len(packed))
     try:
         answers = given.map(lambda part: _pack(schema, work(_unpack(part)))).collect()
     except Py4JJavaError as error:

@@ -7,7 +7,7 @@ for a while is tried again by itself, later and later, and not for ever.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.clock import Clock, to_text
+from headwater.domain.groups import grouped
 from headwater.domain.model_book import KnownModel, ModelBook
 from headwater.domain.quarantine import (
     FINAL,
@@ -65,8 +66,9 @@ class Retrying:
         held = self.spark.table(f"lake.{QUARANTINE.name}").where(chosen)
         size = F.coalesce("pointer.size", F.lit(0)).alias("size")
         total = Retried(0, 0, 0)
-        for numbers in _cut(sorted(held.select("seq", size).collect())):
-            total += self._round(numbers, spent)
+        rows = sorted(held.select("seq", size).collect())
+        for some in grouped(rows, lambda row: int(row["size"]), most_bytes=_BYTES_AT_ONCE, most_items=_ROWS_AT_ONCE):
+            total += self._round([row["seq"] for row in some], spent)
         return total
 
     def _round(self, numbers: Sequence[int], spent: dict[str, Spent]) -> Retried:
@@ -109,20 +111,6 @@ class Retrying:
             add_efforts(spent, made.efforts)
             quarantined += made.quarantined
         return quarantined
-
-
-def _cut(sized: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
-    """Numbers with their sizes, as rounds."""
-    held: list[int] = []
-    total = 0
-    for number, size in sized:
-        if held and (len(held) >= _ROWS_AT_ONCE or total + size > _BYTES_AT_ONCE):
-            yield held
-            held, total = [], 0
-        held.append(number)
-        total += size
-    if held:
-        yield held
 
 
 def note_due(spark: SparkSession, ledger: Ledger) -> None:

@@ -12,6 +12,7 @@ file source skips names that begin with a dot.
 import fcntl
 import json
 import os
+import re
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +27,14 @@ from typing import Any, Final, Self
 from headwater import faults
 from headwater.clock import Clock, parse_time, to_text, utc_now
 from headwater.domain.event import Event
+from headwater.domain.groups import grouped
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.storage.pointer_log import Expired, LogLine
 
 PARTITION: Final = 0
 SEGMENT_BYTES: Final = 1 << 20  # small enough that a micro-batch is cut near its limit of events
 _TIME_STEP_NS: Final = 1_000_000  # Spark sees milliseconds
+_EVENT_LINE: Final = re.compile(r'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
 _LOCK, _TEMPORARY, _END, _NEXT = ".lock", ".segment.tmp", ".end", ".next"
 
 
@@ -120,7 +123,7 @@ class DirectoryLog:
         with self._locked(fcntl.LOCK_EX):
             published_at = to_text(self._clock()).encode()
             base = self._find_end()
-            for batch in _batches(bodies):
+            for batch in grouped(bodies, len, most_bytes=SEGMENT_BYTES):
                 head = b'{"offset":%d,"published_at":"' + published_at + b'",'
                 lines = [head % (base + index) + body + b"}\n" for index, body in enumerate(batch)]
                 self._write_segment(Segment(base, len(batch)), b"".join(lines))
@@ -245,22 +248,23 @@ class DirectoryLog:
             ) from error
 
 
+def read_line(line: bytes) -> tuple[int | None, str]:
+    """Offset and value, whatever the line is: a damaged one has no offset, and its value is all of it."""
+    value = line.decode(errors="replace")
+    if sound := _EVENT_LINE.fullmatch(value):
+        return int(sound[1]), sound[2]
+    try:
+        fields = json.loads(value)
+        offset, raw = fields.get("offset"), fields.get("raw")
+    except (ValueError, AttributeError):
+        return None, value
+    return (offset if isinstance(offset, int) else None), (raw if isinstance(raw, str) else value)
+
+
 def _parse_line(line: bytes) -> LogLine:
     fields = json.loads(line)
     value = json.dumps(fields["event"], ensure_ascii=False) if "event" in fields else fields["raw"]
     return LogLine(PARTITION, fields["offset"], parse_time(fields["published_at"]), value)
-
-
-def _batches(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for body in bodies:
-        if batch and size + len(body) > SEGMENT_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(body)
-        size += len(body)
-    yield batch
 
 
 @cache

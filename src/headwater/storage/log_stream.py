@@ -4,28 +4,25 @@
 """
 
 import json
-import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.domain.groups import grouped
 from headwater.settings import Settings
-from headwater.storage.directory_log import PARTITION, DirectoryLog
+from headwater.storage.directory_log import PARTITION, DirectoryLog, read_line
 from headwater.storage.kafka_conf import KafkaPlace, is_kafka, spark_options
 from headwater.storage.pointer_log import PointerLog
 
-_Line: TypeAlias = dict[str, Any]
 _LINES: Final = pa.schema(
     [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("log_end", pa.int64()), ("value", pa.string())]
 )
-_EVENT_LINE: Final = re.compile(r'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
 
 
 def stream_log(
@@ -101,30 +98,13 @@ def read_segments(log: DirectoryLog, start: Mapping[int, int], most_bytes: int) 
 
     Spark needs two seconds to begin a stream, and its file source would only read the same files.
     """
-    held: list[_Line] = []
-    size = 0
-    for segment, data in log.segments(start.get(PARTITION, 0)):
-        if held and size + len(data) > most_bytes:
-            yield pa.Table.from_pylist(held, _LINES)
-            held, size = [], 0
-        held += (_line(line, segment.end) for line in data.split(b"\n")[:-1])
-        size += len(data)
-    if held:
-        yield pa.Table.from_pylist(held, _LINES)
-
-
-def _line(line: bytes, end: int) -> _Line:
-    """A damaged line has no offset, and its value is all of it."""
-    offset: Any = None
-    value = line.decode(errors="replace")
-    if sound := _EVENT_LINE.fullmatch(value):
-        offset, value = int(sound[1]), sound[2]
-    else:
-        with suppress(ValueError, TypeError, AttributeError):
-            fields = json.loads(value)
-            offset = fields.get("offset") if isinstance(fields.get("offset"), int) else None
-            value = fields["raw"] if isinstance(fields.get("raw"), str) else value
-    return {"log_partition": PARTITION, "log_offset": offset, "log_end": end, "value": value}
+    found = log.segments(start.get(PARTITION, 0))
+    for some in grouped(found, lambda pair: len(pair[1]), most_bytes=most_bytes):
+        lines = [(*read_line(line), segment.end) for segment, data in some for line in data.split(b"\n")[:-1]]
+        if lines:
+            offsets, values, ends = zip(*lines, strict=True)
+            columns = ([PARTITION] * len(lines), offsets, ends, values)
+            yield pa.Table.from_pydict(dict(zip(_LINES.names, columns, strict=True)), _LINES)
 
 
 def read_log(spark: SparkSession, log: PointerLog, positions: Sequence[tuple[int, int]]) -> DataFrame:

@@ -22,6 +22,7 @@ from headwater.errors import Unavailable
 from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
+from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
 from headwater.flow.parts import deal, run_parts
 from headwater.flow.spent import Spent, spent_by_tag
@@ -78,6 +79,7 @@ def embed_again(
     afresh: str = "",
 ) -> Embeddings:
     """All that is said of these objects, again; chunks that have their vector are left alone."""
+    _cards(settings, embedders)
     texts = texts_of(spark, objects)
     good, bad = _embed(spark, settings, embedders, texts, clock, afresh)
     # The rows of the first try are taken out by who tries again.
@@ -101,7 +103,7 @@ def _embed_next(
     clock: Clock,
 ) -> Embeddings:
     """Embed what stands between, as far as it fits, and move these positions on to where it ends."""
-    dimensions = [load_model(known.name, settings.models).card.dimension or _DIMENSION for known in embedders]
+    dimensions = [card.dimension or _DIMENSION for card in _cards(settings, embedders)]
     texts, ends = next_texts(spark, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
     consumed = {
         known.position_in(table.name) if known else table.name: end
@@ -116,6 +118,14 @@ def _embed_next(
     return Embeddings(len(texts), vectors, quarantined, spent_by_tag(good))
 
 
+def _cards(settings: Settings, embedders: Sequence[KnownModel]) -> list[ModelCard]:
+    """Refuses a name that now stands for another model, before anything is read."""
+    cards = [load_model(known.name, settings.models).card for known in embedders]
+    for known, card in zip(embedders, cards, strict=True):
+        require_same(known, card)
+    return cards
+
+
 def _embed(
     spark: SparkSession,
     settings: Settings,
@@ -125,8 +135,6 @@ def _embed(
     afresh: str = "",
 ) -> tuple[pa.Table, pa.Table]:
     """Rows with vectors, and rows with the reason why there is none."""
-    for known in embedders:
-        require_same(known, load_model(known.name, settings.models).card)
     says = pc.fill_null(texts["text"], "")
     workers = spark.sparkContext.defaultParallelism
     # By what they say, so that equal texts meet in one task.

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headwater import faults
 from headwater.domain.chunks import chunks_of
+from headwater.domain.groups import grouped
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.models.port import Embedded, Model, ModelCard
@@ -148,17 +149,12 @@ def _ask_all(texts: Sequence[str], model: Model, remember: Callable[[Mapping[str
 
 def batches_of(texts: Sequence[str], card: ModelCard) -> Iterator[list[str]]:
     """As many as the model takes at once; padding costs least among texts of one length."""
-    batch: list[str] = []
-    size = 0
-    for text in sorted(texts, key=len):
-        length = len(text.encode())
-        if batch and (len(batch) == card.batch_items or size + length > card.batch_bytes):
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += length
-    if batch:
-        yield batch
+    return grouped(
+        sorted(texts, key=len),
+        lambda text: len(text.encode()),
+        most_bytes=card.batch_bytes,
+        most_items=card.batch_items,
+    )
 
 
 def _one_by_one(batch: Sequence[str], model: Model, fault: DataFault) -> dict[str, Answer]:
