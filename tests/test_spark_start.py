@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -135,6 +136,41 @@ def test_workers_find_headwater_and_use_one_thread(spark: SparkSession) -> None:
 
 def test_a_handler_of_sigint_is_left_alone(spark: SparkSession) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_ends_one_call_and_no_other_connection(spark: SparkSession, tmp_path: Path) -> None:
+    """py4j's own way, where a connection was idle, closed them all a moment later; a call that lost its own failed, or
+    was made a second time."""
+    context = spark.sparkContext
+    answers: list[int] = []
+    done = threading.Event()
+    ran = tmp_path / "ran"
+    ran.mkdir()
+
+    def idle() -> None:
+        context._jvm.java.lang.Math.abs(-1)
+        done.wait(PATIENCE_SECONDS)
+
+    def slow(n: int) -> int:
+        (ran / f"{time.time_ns()}").touch()
+        time.sleep(3)
+        return n
+
+    def job() -> None:
+        answers.extend(context.parallelize([1], 1).map(slow).collect())
+
+    threads = [threading.Thread(target=target) for target in (idle, job)]
+    for thread in threads:
+        thread.start()
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        context._jvm.java.lang.Thread.sleep(PATIENCE_SECONDS * 1000)
+    assert [context._jvm.java.lang.Math.abs(-n) for n in range(1000)] == list(range(1000))
+    done.set()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert answers == [1]
+    assert len(list(ran.iterdir())) == 1
 
 
 def test_other_spark_settings_in_the_same_process_are_refused(spark: SparkSession, settings: Settings) -> None:

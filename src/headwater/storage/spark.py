@@ -240,6 +240,7 @@ def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
     if SparkContext._active_spark_context is not None:
         raise Conflict("Another Spark session is running in this process; stop it first, or use another process.")
     _quiet()
+    _interrupt_one_connection()
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     port, secret = jvm.address()
     with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret), _own_interrupt():
@@ -272,6 +273,20 @@ def _quiet() -> None:
         logger.propagate = False
     # An interrupted call is logged by py4j on the root logger.
     logging.getLogger().addFilter(_not_py4j)
+
+
+def _interrupt_one_connection() -> None:
+    """Ctrl-C costs the call it interrupts its connection, and no other.
+
+    py4j asks the JVM to close it, and the JVM then closes whatever is connected to its port: calls of other threads,
+    which are made a second time, and the next one of this thread, which may have connected anew by then.
+    """
+    from py4j.clientserver import ClientServerConnection
+
+    def close(connection: ClientServerConnection, remote_port: int, local_port: int) -> None:
+        connection.close()
+
+    ClientServerConnection.shutdown_socket = close
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
