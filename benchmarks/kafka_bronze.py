@@ -119,6 +119,7 @@ def plain(lake: Path, *, follow: bool) -> None:
 def bronze(lake: Path, *, follow: bool) -> None:
     from headwater.components import Components
     from headwater.domain.tables import EVENTS
+    from headwater.flow.intake import StreamIntake
     from headwater.flow.run import Run
     from headwater.lake import Lake
 
@@ -127,8 +128,9 @@ def bronze(lake: Path, *, follow: bool) -> None:
         spark, index = parts.spark, parts.index  # the index is no part of bronze, and its import takes seconds
         say(started=True)
         run = Run(spark, parts.settings, parts.ledger, parts.log, index, parts.clock, lambda *_: None)
-        run.begin()
-        query = run.start_stream(once=not follow)  # the first stage alone, as a run starts it
+        intake = run.begin()  # the first stage alone, as a run starts it
+        assert isinstance(intake, StreamIntake)
+        query = intake.begin(once=not follow)
         if follow:
             followed(spark, query, f"lake.{EVENTS.name}")
         drained(query, lambda: int(spark.table(f"lake.{EVENTS.name}").count()))

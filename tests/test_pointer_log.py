@@ -14,9 +14,8 @@ from behaviour_pointer_log import START, event, ids_in, start_writer
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.settings import resolve
 from headwater.storage.directory_log import SEGMENT_BYTES, DirectoryLog
-from headwater.storage.log_stream import _stream_directory, read_segments
+from headwater.storage.log_stream import read_segments
 from headwater.storage.pointer_log import open_pointer_log
-from headwater.storage.spark import start_spark, stop_spark
 
 RETENTION_HOURS = 48
 DEAD = timedelta(hours=RETENTION_HOURS, seconds=1)
@@ -175,26 +174,27 @@ def test_publishing_does_not_slow_down_as_segments_pile_up(directory_log: Direct
     assert directory_log.end() == {0: 20_021}
 
 
-def test_what_is_read_at_once_is_what_a_stream_would_bring(engine: None, tmp_path: Path) -> None:
-    """Lines of every kind: events, what a foreign producer sent, a damaged one; cut by bytes, from an offset on."""
-    settings = resolve(tmp_path / "lake", {}, {}, {})
+def test_lines_of_every_kind_are_read_in_batches_from_an_offset_on(tmp_path: Path) -> None:
+    """Events, what a foreign producer sent, a damaged line, and one that is gone."""
     log = DirectoryLog(tmp_path / "log", 24)
     for number in range(3):
         log.publish([event(number, 'quoted "}} é')])
-    log.publish_raw(["no event", '{"event": 1}'])
-    (damaged,) = tmp_path.glob("log/*3-000002.jsonl")
-    damaged.write_bytes(damaged.read_bytes().replace(b'"raw":"no event"', b'"raw":"no eve'))
-    batches = list(read_segments(log, {0: 1}, 200))
+    log.publish_raw(["no event", '{"event": 1}', "gone"])
+    (damaged,) = tmp_path.glob("log/*3-000003.jsonl")
+    kept = damaged.read_bytes().replace(b'"raw":"no event"', b'"raw":"no eve').splitlines(keepends=True)[:2]
+    damaged.write_bytes(b"".join(kept))
+    batches = list(read_segments(log, 1, 200))
     assert len(batches) > 1
-    ours = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    lines = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert [line[:3] for line in lines] == [(0, 1, 2), (0, 2, 3), (0, None, 6), (0, 4, 6), (0, None, 6)]
+    values = [line[3] for line in lines]
+    assert [json.loads(value)["text"] for value in values[:2]] == ['quoted "}} é'] * 2
+    assert values[2].endswith('"raw":"no eve}')
+    assert values[3:] == ['{"event": 1}', "line 5 of the log is gone from its segment"]
 
-    spark = start_spark(settings)
-    try:
-        stream = _stream_directory(spark, settings, str(tmp_path / "log")).writeStream.format("memory")
-        query = stream.queryName("lines").trigger(availableNow=True).start()
-        query.awaitTermination()
-        theirs = [tuple(row) for row in spark.sql("select * from lines").collect()]
-    finally:
-        stop_spark(spark)
-    assert sorted(map(repr, ours)) == sorted(repr(row) for row in theirs if row[1] is None or row[1] >= 1)
-    assert [line[1] for line in ours] == [1, 2, None, 4]
+
+def test_a_segment_that_lost_everything_still_says_so(directory_log: DirectoryLog) -> None:
+    directory_log.publish([event(0), event(1)])
+    next(directory_log.directory.glob("*.jsonl")).write_bytes(b"")
+    (batch,) = read_segments(directory_log, 0, 1 << 20)
+    assert batch["value"].to_pylist() == [f"line {number} of the log is gone from its segment" for number in range(2)]

@@ -58,7 +58,9 @@ SETTINGS: Final = (
     Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
     Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),
     Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
-    Setting("checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it has read; a hint, never the truth."),
+    Setting(
+        "checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it read of Kafka; a hint, never the truth."
+    ),
     Setting("spark.master", "", "Spark's master URL; empty is this machine, all cores."),
     Setting(
         "spark.ship", "auto", "Python and packages for executors: packed, none, or auto (packed off this machine)."

@@ -45,7 +45,7 @@ def test_the_producer_the_reader_and_sparks_stream_are_let_in_by_one_spelling(
 def _streamed(settings: Settings, log: KafkaLog) -> int:
     spark = start_spark(settings)
     try:
-        lines = stream_log(spark, settings, log).writeStream.format("memory").queryName("lines")
+        lines = stream_log(spark, settings, log, {}).writeStream.format("memory").queryName("lines")
         lines.option("checkpointLocation", str(settings.lake / "checkpoint")).trigger(availableNow=True).start()
         assert spark.streams.active[0].awaitTermination(120)
         return spark.table("lines").count()

@@ -1,12 +1,11 @@
 """Bronze: one trusted row per event.
 
-Reads   the pointer log, through Spark Structured Streaming
+Reads   the pointer log, as the intake brings its lines
 Writes  bronze.events, silver.quarantine
 Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
-Spark brings the lines; the driver, which must know every key to judge it, reads them and carries the rows to the table.
-A batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
-Invariant: what was read of the log is committed with the rows, so a crash repeats nothing, and a lost checkpoint only
-costs a second look at what the log still holds.
+The driver, which must know every key to judge it, reads the lines and carries the rows to the table. Where Spark
+streams them, a batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
+Invariant: what was read of the log is committed with the rows, so a crash repeats nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
 from headwater.flow.continuity import Loss, lost_in_batch, record_losses
 from headwater.storage.ledger import Ledger
-from headwater.storage.log_stream import read_log
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of, publish
 
@@ -81,16 +79,11 @@ def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, l
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
     begun = progress_of(spark, EVENTS).offsets
     sized = _sized(lines, begun)
-    if isinstance(lines, DataFrame) and log.dense and (missing := _missing(sized, begun, log)):
-        # Spark's listing showed a later segment before an earlier one; moving on would lose that one for good.
-        lines = read_log(spark, log, missing).unionByName(lines)
-        sized = _sized(lines, begun)
     with _seen(lines, sized, begun) as (seen, rows):
-        ends, losses = _ends(seen), list[Loss]()
-        if not log.dense:
-            losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
-            record_losses(ledger, losses, clock())
-            ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
+        ends = _ends(seen)
+        losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
+        record_losses(ledger, losses, clock())
+        ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
         return Taken(_bring(spark, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
 
 
@@ -189,20 +182,9 @@ def _positions(seen: pa.Table) -> list[Position]:
 
 
 def _offsets(seen: pa.Table, partition: int) -> list[int]:
-    offsets: list[int] = seen.filter(pc.equal(seen["log_partition"], partition))["log_offset"].to_pylist()
+    """Those that are known: a damaged line has none."""
+    offsets: list[int] = seen.filter(pc.equal(seen["log_partition"], partition))["log_offset"].drop_null().to_pylist()
     return offsets
-
-
-def _missing(seen: pa.Table, begun: Mapping[int, int], log: PointerLog) -> list[Position]:
-    """Offsets are dense, so what lies below a batch's end and was not read before must be in the batch."""
-    ends = _ends(seen)
-    first = {partition: max(offset, begun.get(partition, 0)) for partition, offset in log.begin().items()}
-    expected = sum(end - first.get(partition, 0) for partition, end in ends.items())
-    if len(seen) >= expected:
-        return []
-    there = set(_positions(seen))
-    wanted = ((partition, offset) for partition, end in ends.items() for offset in range(first[partition], end))
-    return [position for position in wanted if position not in there]
 
 
 def _judge(seen: pa.Table, ledger: Ledger) -> Verdict:

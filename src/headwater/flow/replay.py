@@ -25,7 +25,6 @@ from headwater.flow.pace import Pace
 from headwater.flow.retry import note_due
 from headwater.flow.run import Run
 from headwater.flow.spent import Spent
-from headwater.storage.directory_log import DirectoryLog
 from headwater.storage.model_book import change_book, read_book
 from headwater.storage.peek import peek_progress
 
@@ -50,16 +49,12 @@ Allow = Callable[[Spent, int], Allowance | None]
 def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     """Until the model has caught up (True), or it may not go on or is stopped (False)."""
     with run.interruptible():
-        run.begin()
+        intake = run.begin()
         without = _stage_in_trouble(run)
-        # Who has to wait for its models anyway need not wait for a stream of an embedded log to begin.
-        query = None if isinstance(run.log, DirectoryLog) else run.start_stream(once=False)
+        intake.follow()
         pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
         while not run.stop.is_set():
-            if query is None:
-                run.drain()
-            elif not query.isActive:
-                run.check()
+            intake.check()
             may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
             if may is None:
                 break

@@ -1,7 +1,7 @@
 """Run: bring what is pending through the stages, once or until stopped.
 
-One Spark session for the whole run. The log's stream lands in bronze on a thread of its own, so events come in while
-models work; derive, embed and index take turns on this thread. One run a lake: the lease names who holds it.
+One Spark session for the whole run. The intake brings the log into bronze on a thread of its own, so events come in
+while models work; derive, embed and index take turns on this thread. One run a lake: the lease names who holds it.
 """
 
 import threading
@@ -15,14 +15,13 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import telemetry
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel, State
 from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
-from headwater.errors import InternalError, Unavailable
+from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.account import Account
 from headwater.flow.continuity import Loss, resume
@@ -33,6 +32,7 @@ from headwater.flow.derive.stage import derive_next
 from headwater.flow.derive.worker import Work, derive_soon
 from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
+from headwater.flow.intake import Intake, open_intake
 from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
 from headwater.flow.models.loaded import models_of
 from headwater.flow.pace import Pace
@@ -40,9 +40,7 @@ from headwater.flow.parts import wake_workers
 from headwater.flow.pending import is_due
 from headwater.flow.retry import Retrying, note_due
 from headwater.settings import Settings
-from headwater.storage.directory_log import DirectoryLog
 from headwater.storage.ledger import Ledger
-from headwater.storage.log_stream import checkpoint, read_segments, stream_log
 from headwater.storage.model_book import change_book, read_book
 from headwater.storage.peek import peek_progress
 from headwater.storage.pointer_log import PointerLog
@@ -72,9 +70,9 @@ class Run:
     report: Report
     stop: threading.Event = field(default_factory=threading.Event)
     account: Account = field(default_factory=Account)
-    _failure: BaseException | None = None
     _unsettled: bool = False
-    _start: dict[int, int] = field(default_factory=dict)
+    _came: threading.Event = field(default_factory=threading.Event)
+    _intake: Intake | None = None
     _pace: Pace = field(init=False)
     _embedder_down: Unavailable | None = None
     _embed_after: float = 0.0
@@ -85,8 +83,7 @@ class Run:
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
         with self.interruptible():
-            self.begin()
-            self.drain()
+            self.begin().drain()
             while not self.stop.is_set() and (self.advance() or self._retry_due()):
                 pass
             self.settle()
@@ -94,29 +91,17 @@ class Run:
                 raise self._embedder_down
         return self.account.done
 
-    def drain(self) -> None:
-        """Bring in what the log holds now."""
-        if not isinstance(self.log, DirectoryLog):
-            self._await(self.start_stream(once=True))
-            return
-        read = peek_progress(self.settings, EVENTS).offsets
-        for lines in read_segments(self.log, self._start | read, self.settings.whole("log.batch_bytes")):
-            if self.stop.is_set():
-                return
-            self._bring(self.spark, lines)
-
     def until_stopped(self) -> dict[str, int]:
         """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
         with self.interruptible():
-            self.begin()
-            query = self.start_stream(once=False)
+            intake = self.begin()
+            intake.follow()
             while not self.stop.is_set():
-                if not query.isActive:
-                    self.check()
-                    raise InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
+                intake.check()
+                self._came.clear()
                 if not self.advance() and not self._retry_due():
                     self.settle()
-                    self.stop.wait(self.settings.number("run.trigger_seconds"))
+                    self._came.wait(self.settings.number("run.trigger_seconds"))
         return self.account.done
 
     def retry(self, reason: str | None, model: str | None) -> Retried:
@@ -146,6 +131,7 @@ class Run:
         def cancel_when_stopped() -> None:
             while not finished.wait(_STOP_LOOK_SECONDS):
                 if self.stop.is_set():
+                    self._came.set()
                     self.spark.sparkContext.cancelAllJobs()
 
         watcher = threading.Thread(target=cancel_when_stopped, name="stop", daemon=True)
@@ -158,16 +144,18 @@ class Run:
         finally:
             finished.set()
             watcher.join()
-            for query in self.spark.streams.active:
-                query.stop()
+            if self._intake is not None:
+                self._intake.stop()
 
-    def begin(self) -> None:
+    def begin(self) -> Intake:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
         wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
         self.settle_models()
-        self._start, losses = resume(self.spark, self.log, self.ledger, self.clock)
+        start, losses = resume(self.spark, self.log, self.ledger, self.clock)
         self._tell_lost(losses)
-        self.log.expire(self.clock(), self._start)
+        self.log.expire(self.clock(), start)
+        self._intake = open_intake(self.spark, self.settings, self.log, start, self._bring)
+        return self._intake
 
     def settle_models(self) -> None:
         models = models_of(self.settings)
@@ -186,41 +174,13 @@ class Run:
                 "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
             )
 
-    def start_stream(self, *, once: bool) -> StreamingQuery:
-        writer = (
-            stream_log(self.spark, self.settings, self.log, self._start)
-            .writeStream.queryName("bronze")
-            .option("checkpointLocation", checkpoint(self.settings))
-            .foreachBatch(self._take)
-        )
-        if once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self.settings.number('run.trigger_seconds')} seconds").start()
-
-    def _take(self, lines: DataFrame, _batch: int) -> None:
-        try:
-            self._bring(lines.sparkSession, lines)
-        except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
-            self._failure = error
-            raise
-
     def _bring(self, spark: SparkSession, lines: DataFrame | pa.Table) -> None:
         begun = time.monotonic()
         taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
         _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
-
-    def _await(self, query: StreamingQuery) -> None:
-        try:
-            query.awaitTermination()
-        except PySparkException:
-            self.check()
-            raise
-
-    def check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._came.set()
 
     def advance(self, *, without: str = "") -> bool:
         """A batch of each stage, in order; False when none had anything to do. One may be left out."""

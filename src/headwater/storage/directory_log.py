@@ -1,8 +1,7 @@
 """The pointer log in a directory: one partition of immutable JSON-lines segments, `{base}-{count}.jsonl`.
 
 A line is `{"offset", "published_at", "event"}`. Writers, in any number of processes, append under a file lock: a hidden
-temporary file, synced, renamed, the directory synced. A writer that dies leaves nothing that a reader sees, and Spark's
-file source skips names that begin with a dot.
+temporary file, synced, renamed, the directory synced. A writer that dies leaves nothing that a reader sees.
 
 `.end`   the end of the log at the last expiry, durable: offsets below it are never given again, were all segments gone
 `.next`  a hint that saves listing the directory for each publish; believed only in the directory and boot that
@@ -33,7 +32,6 @@ from headwater.storage.pointer_log import Expired, LogLine
 
 PARTITION: Final = 0
 SEGMENT_BYTES: Final = 1 << 20  # small enough that a micro-batch is cut near its limit of events
-_TIME_STEP_NS: Final = 1_000_000  # Spark sees milliseconds
 _EVENT_LINE: Final = re.compile(r'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
 _LOCK, _TEMPORARY, _END, _NEXT = ".lock", ".segment.tmp", ".end", ".next"
 
@@ -51,6 +49,12 @@ class Segment:
     def name(self) -> str:
         return f"{self.base:020d}-{self.count:06d}.jsonl"
 
+    def lines(self, data: bytes) -> list[bytes]:
+        """As many as its name says: in the place of one that is gone from a damaged file stands a sentence."""
+        held = data.removesuffix(b"\n").split(b"\n") if data else []
+        gone = range(self.base + len(held), self.end)
+        return held + [b"line %d of the log is gone from its segment" % offset for offset in gone]
+
     @classmethod
     def parse(cls, name: str) -> Self | None:
         base, dash, count = name.removesuffix(".jsonl").partition("-")
@@ -60,8 +64,6 @@ class Segment:
 
 class DirectoryLog:
     """A `PointerLog` with the single partition 0."""
-
-    dense: Final = True
 
     def __init__(self, directory: Path, retention_hours: int, clock: Clock = utc_now) -> None:
         self.directory = directory.absolute()
@@ -126,29 +128,13 @@ class DirectoryLog:
             for batch in grouped(bodies, len, most_bytes=SEGMENT_BYTES):
                 head = b'{"offset":%d,"published_at":"' + published_at + b'",'
                 lines = [head % (base + index) + body + b"}\n" for index, body in enumerate(batch)]
-                self._write_segment(Segment(base, len(batch)), b"".join(lines))
-                base += len(batch)
+                segment = Segment(base, len(batch))
+                self._hint(segment)
+                self._write_durably(segment.name, b"".join(lines))
+                base = segment.end
             self._sync()
 
-    def _write_segment(self, segment: Segment, data: bytes) -> None:
-        # Spark reads segments in the order of their times; a clock that is set back must not change that order.
-        time_ns = max(int(self._clock().timestamp() * 1e9), self._last_time_ns() + _TIME_STEP_NS)
-        self._hint(segment)
-        self._write_durably(segment.name, data, time_ns)
-
-    def _last_time_ns(self) -> int:
-        return max((entry.stat().st_mtime_ns for entry in self._newest()), default=0)
-
-    def _newest(self) -> Iterator[Path]:
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            hint: dict[str, Any] = json.loads((self.directory / _NEXT).read_bytes())
-            newest = self.directory / Segment(int(hint["base"]), int(hint["count"])).name
-            if newest.exists():
-                yield newest
-                return
-        yield from (self.directory / segment.name for segment in self._list()[-1:])
-
-    def _write_durably(self, name: str, data: bytes, time_ns: int | None = None) -> None:
+    def _write_durably(self, name: str, data: bytes) -> None:
         """The lock makes one temporary name enough, and the next writer overwrites what a dead one left."""
         temporary = self.directory / _TEMPORARY
         try:
@@ -159,8 +145,6 @@ class DirectoryLog:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        if time_ns is not None:
-            os.utime(temporary, ns=(time_ns, time_ns))
         faults.point("log.written")
         temporary.rename(self.directory / name)
 

@@ -43,8 +43,6 @@ _REFUSED: Final = {
 class KafkaLog:
     """A `PointerLog` with as many partitions as the topic has."""
 
-    dense: Final = False
-
     def __init__(self, uri: str, settings: Settings) -> None:
         self._place = KafkaPlace.parse(uri)
         self._conf: dict[str, Any] = {**client_conf(self._place, settings), "error_cb": self._hear}

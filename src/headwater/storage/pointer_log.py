@@ -40,11 +40,6 @@ class PointerLog(Protocol):
     Twice is once for everything else: expiring again, or reading again, changes nothing.
     """
 
-    @property
-    def dense(self) -> bool:
-        """Whether no offset between two lines is left out, so that a gap shows a line that was not read."""
-        ...
-
     def identity(self) -> str:
         """Changes when the log is made anew and its offsets mean other lines."""
         ...

@@ -1,0 +1,102 @@
+"""How an embedded log comes into bronze while a run goes on: losses are told, and failures passed on."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import rounds
+
+from headwater import lake as lakes
+from headwater.begin import new_run, recorded
+from headwater.clock import parse_time, utc_now
+from headwater.domain.tables import EVENTS
+from headwater.errors import Unavailable
+from headwater.flow.intake import DirectoryIntake
+from headwater.lake import Lake
+from headwater.settings import resolve
+from headwater.storage.directory_log import DirectoryLog
+from headwater.storage.losses import LOST
+from headwater.storage.peek import peek_progress
+
+AT = parse_time("2026-03-01")
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture
+def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
+    rounds.use_cheap_models(tmp_path / "lake")
+    with lakes.init(tmp_path / "lake") as made:
+        yield made
+
+
+def say(lake: Lake, *ids: str) -> None:
+    for name in ids:
+        lake.put_text(f"line {name}", customer="acme", id=name, at=AT)
+
+
+def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None:
+    parts = lake._components
+    say(lake, "a", "b")
+    with recorded(parts, "run") as entry:
+        run = new_run(parts, entry, None)
+        intake = run.begin()
+        intake.drain()
+        say(lake, "lost", "too")
+        parts.log.expire(utc_now() + timedelta(days=400), {}, force=True)
+        say(lake, "c")
+        intake.drain()
+    assert peek_progress(lake.settings, EVENTS).offsets == {0: 5}
+    assert [run.detail for run in parts.ledger.unfinished(LOST)] == [
+        {"partition": 0, "first": 2, "until": 4, "cause": "expired unread"}
+    ]
+    assert entry.done["lost"] == 2
+    assert sorted(lake.table("events").to_arrow()["event_id"].to_pylist()) == ["a", "b", "c"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DirectoryLog:
+    log = DirectoryLog(tmp_path / "log", 24)
+    log.publish_raw(["one", "two"])
+    return log
+
+
+def following(log: DirectoryLog, bring: Any) -> DirectoryIntake:
+    settings = resolve(log.directory.parent, {}, {}, {"run.trigger_seconds": 0.1})
+    intake = DirectoryIntake(None, settings, log, 0, bring)  # type: ignore[arg-type]
+    intake.follow()
+    return intake
+
+
+def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(log: DirectoryLog) -> None:
+    seen: list[str] = []
+    three = threading.Event()
+
+    def bring(_: object, lines: pa.Table) -> None:
+        seen.extend(lines["value"].to_pylist())
+        if len(seen) == 3:
+            three.set()
+
+    intake = following(log, bring)
+    log.publish_raw(["three"])
+    assert three.wait(PATIENCE_SECONDS)
+    intake.check()
+    intake.stop()
+    intake.stop()
+    log.publish_raw(["four"])
+    assert seen == ["one", "two", "three"]
+    assert "intake" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_who_waits_for_an_intake_hears_why_it_ended(log: DirectoryLog) -> None:
+    def bring(*_: object) -> None:
+        raise Unavailable("The catalog does not answer.")
+
+    intake = following(log, bring)
+    intake._thread.join(PATIENCE_SECONDS)
+    with pytest.raises(Unavailable, match="catalog"):
+        intake.check()
+    intake.stop()
