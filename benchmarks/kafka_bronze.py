@@ -128,9 +128,9 @@ def bronze(lake: Path, *, follow: bool) -> None:
         spark, index = parts.spark, parts.index  # the index is no part of bronze, and its import takes seconds
         say(started=True)
         run = Run(spark, parts.settings, parts.ledger, parts.log, index, parts.clock, lambda *_: None)
-        intake = run.begin()  # the first stage alone, as a run starts it
-        assert isinstance(intake, StreamIntake)
-        query = intake.begin(once=not follow)
+        run.begin()
+        assert isinstance(run._intake, StreamIntake)
+        query = run._intake.begin(once=not follow)  # the first stage alone, as a run starts it
         if follow:
             followed(spark, query, f"lake.{EVENTS.name}")
         drained(query, lambda: int(spark.table(f"lake.{EVENTS.name}").count()))

@@ -62,7 +62,7 @@ def test_a_reader_who_looked_before_the_packing_still_finds_what_he_knew(setting
     assert len(early.find(keys)) == 2
     shelf(settings).put({key: {"n": 1} for key in keys[2:]})
     shelf(settings).pack()
-    assert len(early.find(keys)) == 2
+    assert early.find(keys).keys() >= set(keys[:2])
     memo.refresh()
     assert len(early.find(keys)) == 4
 

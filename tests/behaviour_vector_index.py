@@ -65,6 +65,15 @@ def test_an_entry_brought_twice_is_there_once_and_the_latest(index: VectorIndex)
     assert {entry.text for entry in index.search(PRINT, vectors(6)[0], 10)} == {"changed"}
 
 
+def test_an_entry_that_is_twice_in_one_batch_is_there_once_and_can_be_brought_again(index: VectorIndex) -> None:
+    twice = pa.concat_tables([embeddings(3), embeddings(3, text="changed")])
+    for _ in range(2):
+        index.upsert(twice)
+        index.set_position(3)
+        assert index.count() == 3
+    assert {entry.text for entry in index.search(PRINT, vectors(3)[0], 10)} == {"changed"}
+
+
 def test_the_nearest_comes_first_with_all_it_carries(index: VectorIndex) -> None:
     index.upsert(
         embeddings(20, locator={"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]})

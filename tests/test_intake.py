@@ -43,12 +43,12 @@ def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None
     say(lake, "a", "b")
     with recorded(parts, "run") as entry:
         run = new_run(parts, entry, None)
-        intake = run.begin()
-        intake.drain()
+        run.begin()
+        run._intake.drain()
         say(lake, "lost", "too")
         parts.log.expire(utc_now() + timedelta(days=400), {}, force=True)
         say(lake, "c")
-        intake.drain()
+        run._intake.drain()
     assert peek_progress(lake.settings, EVENTS).offsets == {0: 5}
     assert [run.detail for run in parts.ledger.unfinished(LOST)] == [
         {"partition": 0, "first": 2, "until": 4, "cause": "expired unread"}
@@ -66,7 +66,7 @@ def log(tmp_path: Path) -> DirectoryLog:
 
 def following(log: DirectoryLog, bring: Any) -> DirectoryIntake:
     settings = resolve(log.directory.parent, {}, {}, {"run.trigger_seconds": 0.1})
-    intake = DirectoryIntake(None, settings, log, 0, bring)  # type: ignore[arg-type]
+    intake = DirectoryIntake(None, settings, log, 0, bring, threading.Event())  # type: ignore[arg-type]
     intake.follow()
     return intake
 
@@ -96,7 +96,7 @@ def test_who_waits_for_an_intake_hears_why_it_ended(log: DirectoryLog) -> None:
         raise Unavailable("The catalog does not answer.")
 
     intake = following(log, bring)
-    intake._thread.join(PATIENCE_SECONDS)
+    intake._following._thread.join(PATIENCE_SECONDS)
     with pytest.raises(Unavailable, match="catalog"):
         intake.check()
     intake.stop()

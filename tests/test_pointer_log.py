@@ -11,6 +11,7 @@ import pytest
 from behaviour_pointer_log import *  # noqa: F403
 from behaviour_pointer_log import START, event, ids_in, start_writer
 
+from headwater.clock import utc_now
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.settings import resolve
 from headwater.storage.directory_log import SEGMENT_BYTES, DirectoryLog
@@ -193,8 +194,42 @@ def test_lines_of_every_kind_are_read_in_batches_from_an_offset_on(tmp_path: Pat
     assert values[3:] == ['{"event": 1}', "line 5 of the log is gone from its segment"]
 
 
-def test_a_segment_that_lost_everything_still_says_so(directory_log: DirectoryLog) -> None:
-    directory_log.publish([event(0), event(1)])
-    next(directory_log.directory.glob("*.jsonl")).write_bytes(b"")
+@pytest.mark.parametrize("lost", ["emptied", "removed"])
+def test_a_segment_that_is_lost_still_says_so(directory_log: DirectoryLog, lost: str) -> None:
+    for first in (0, 2, 4):
+        directory_log.publish([event(first), event(first + 1)])
+    (middle,) = directory_log.directory.glob("*2-000002.jsonl")
+    middle.write_bytes(b"") if lost == "emptied" else middle.unlink()
     (batch,) = read_segments(directory_log, 0, 1 << 20)
-    assert batch["value"].to_pylist() == [f"line {number} of the log is gone from its segment" for number in range(2)]
+    assert batch["log_offset"].to_pylist() == [0, 1, None, None, 4, 5]
+    assert batch["log_end"].to_pylist() == [2, 2, 4, 4, 6, 6]
+    assert batch["value"].to_pylist()[2:4] == [
+        f"line {number} of the log is gone from its segment" for number in (2, 3)
+    ]
+
+
+def test_an_offset_that_is_not_of_its_segment_is_no_offset(directory_log: DirectoryLog) -> None:
+    directory_log.publish([event(0)])
+    (file,) = directory_log.directory.glob("*.jsonl")
+    file.write_bytes(file.read_bytes().replace(b'"offset":0', b'"offset":%d' % 2**70))
+    (batch,) = read_segments(directory_log, 0, 1 << 20)
+    assert batch["log_offset"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"offset":0'])
+def test_a_damaged_segment_expires_by_the_age_of_its_file(directory_log: DirectoryLog, content: bytes) -> None:
+    directory_log.publish([event(0)])
+    (file,) = directory_log.directory.glob("*.jsonl")
+    file.write_bytes(content)
+    assert directory_log.expire(utc_now(), {0: 1}).removed_events == 0
+    assert directory_log.expire(utc_now() + DEAD, {0: 1}).removed_events == 1
+
+
+def test_a_listing_while_others_publish_leaves_nothing_out(directory_log: DirectoryLog, log_uri: str) -> None:
+    writers = [start_writer(log_uri, number, 300) for number in range(2)]
+    seen, next_offset = [], 0
+    while any(writer.poll() is None for writer in writers) or next_offset < directory_log.end()[0]:
+        for segment, data in directory_log.segments(next_offset):
+            seen += [segment.read_line(line)[0] for line in segment.lines(data)]
+            next_offset = segment.end
+    assert seen == list(range(directory_log.end()[0]))

@@ -92,10 +92,11 @@ class Models:
             return Replayed(quote, True, 0, {}, time.monotonic() - begun)
         stop = stop or threading.Event()
         with begin.alone(self._parts, "run", stop), begin.recorded(self._parts, "replay") as entry:
+            from headwater.flow.models.introduce import settle_models
             from headwater.flow.replay import replay
 
             run = begin.new_run(self._parts, entry, report, stop)
-            run.settle_models()
+            settle_models(run.settings, run.ledger, run.clock)
             book = change_book(self._parts.ledger, lambda book: book.with_building(known))
             known = book.find(step, known.fingerprint)
             finished = replay(run, known, _allow(quote, budget))

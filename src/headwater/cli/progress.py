@@ -24,6 +24,7 @@ class Bars:
         self._lines = lines
         self._done: dict[str, int] = {}
         self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()  # stages count from threads of their own
         self._progress: Progress | None = _terminal_progress() if sys.stderr.isatty() else None
 
     def __enter__(self) -> "Bars":
@@ -43,6 +44,10 @@ class Bars:
         self._progress.stop()
 
     def advance(self, name: str, count: int) -> None:
+        with self._lock:
+            self._advance(name, count)
+
+    def _advance(self, name: str, count: int) -> None:
         self._done[name] = self._done.get(name, 0) + count
         if self._progress is None:
             if count and self._lines:

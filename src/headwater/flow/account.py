@@ -1,5 +1,6 @@
 """The account of a run: what each stage did, and what each model had to do for it and cost."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,20 +14,26 @@ def _nowhere() -> None:
 
 @dataclass(slots=True)
 class Account:
-    """`done` and `models` belong to the journal, which `save` writes down; `spent` is the same as sums."""
+    """`done` and `models` belong to the journal, which `save` writes down; `spent` is the same as sums.
+
+    Stages count from threads of their own.
+    """
 
     done: dict[str, int] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     save: Callable[[], None] = _nowhere
     spent: dict[str, Spent] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, stage: str, done: int) -> None:
-        self.done[stage] = self.done.get(stage, 0) + done
+        with self._lock:
+            self.done[stage] = self.done.get(stage, 0) + done
 
     def add(self, efforts: Mapping[str, Spent], labels: Mapping[str, str]) -> None:
         """Efforts by tag; steps that ask no model (`labels` does not know them) are left out."""
-        add_efforts(self.spent, efforts)
-        for tag in self.spent.keys() & labels.keys():
-            self.models[tag] = {"model": labels[tag], **self.spent[tag].to_dict()}
-        if self.models:
-            self.save()
+        with self._lock:
+            add_efforts(self.spent, efforts)
+            for tag in self.spent.keys() & labels.keys():
+                self.models[tag] = {"model": labels[tag], **self.spent[tag].to_dict()}
+            if self.models:
+                self.save()

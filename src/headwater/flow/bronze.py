@@ -109,8 +109,11 @@ def _bring(
 ) -> int:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
-    refused = _refused(spark, rows, verdict, now) if verdict.unsound or verdict.conflicts else None
-    publish(spark, QUARANTINE, refused, position, stage="quarantine")
+    if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
+        refused = _refused(spark, rows, verdict, now)
+        # Spark's way to stage rows is a setting of the session, and others use the one that Arrow rows come with.
+        given = refused.toArrow() if isinstance(rows, pa.Table) else refused
+        publish(spark, QUARANTINE, given, position, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
     return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates))

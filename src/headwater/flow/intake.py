@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import InternalError
+from headwater.flow.beside import Beside
 from headwater.settings import Settings
 from headwater.storage.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log_stream import checkpoint, read_segments, stream_log
 from headwater.storage.pointer_log import PointerLog
+from headwater.storage.spark import POOL
 
 # Brings a batch of lines, as `storage.log_stream` gives them, into bronze.
 Bring = Callable[[SparkSession, DataFrame | pa.Table], None]
@@ -43,54 +45,58 @@ class Intake(Protocol):
 
 
 def open_intake(
-    spark: SparkSession, settings: Settings, log: PointerLog, start: Mapping[int, int], bring: Bring
+    spark: SparkSession,
+    settings: Settings,
+    log: PointerLog,
+    start: Mapping[int, int],
+    bring: Bring,
+    stop: threading.Event,
 ) -> Intake:
-    """`start` is the offset to begin at, by partition."""
+    """`start` is the offset to begin at, by partition; `stop` ends a drain after the batch that is under way."""
     if isinstance(log, DirectoryLog):
-        return DirectoryIntake(spark, settings, log, start.get(PARTITION, 0), bring)
+        return DirectoryIntake(spark, settings, log, start.get(PARTITION, 0), bring, stop)
     return StreamIntake(spark, settings, log, start, bring)
 
 
 class DirectoryIntake:
     """Of a log in a directory, which costs nothing to look at."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, log: DirectoryLog, start: int, bring: Bring) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        log: DirectoryLog,
+        start: int,
+        bring: Bring,
+        stop: threading.Event,
+    ) -> None:
         self._spark = spark
         self._log = log
-        self._bring = bring
         self._next = start
+        self._bring = bring
+        self._stop = stop
         self._batch_bytes = settings.whole("log.batch_bytes")
-        self._look_seconds = settings.number("run.trigger_seconds")
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="intake", daemon=True)
-        self._failure: BaseException | None = None
+        self._following = Beside("intake", self._look, every=settings.number("run.trigger_seconds"))
 
     def drain(self) -> None:
         for lines in read_segments(self._log, self._next, self._batch_bytes):
-            if self._stopped.is_set():
+            if self._stop.is_set() or self._following.is_stopped:
                 return
             self._bring(self._spark, lines)
             self._next = pc.max(lines["log_end"]).as_py()
 
     def follow(self) -> None:
-        self._thread.start()
+        self._following.start()
 
     def check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._following.check()
 
     def stop(self) -> None:
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._following.stop()
 
-    def _follow(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                self.drain()
-                self._stopped.wait(self._look_seconds)
-        except BaseException as error:  # told by `check`, on the thread that waits for it
-            self._failure = error
+    def _look(self) -> bool:
+        self.drain()
+        return False
 
 
 class StreamIntake:
@@ -133,9 +139,14 @@ class StreamIntake:
             .option("checkpointLocation", checkpoint(self._settings))
             .foreachBatch(self._take)
         )
-        if once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.number('run.trigger_seconds')} seconds").start()
+        seconds = self._settings.number("run.trigger_seconds")
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
+        context = self._spark.sparkContext
+        context.setLocalProperty(POOL, "intake")  # the stream takes over what the thread has that starts it
+        try:
+            return writer.start()
+        finally:
+            context.setLocalProperty(POOL, "default")
 
     def _take(self, lines: DataFrame, _batch: int) -> None:
         try:

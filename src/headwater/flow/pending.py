@@ -7,7 +7,7 @@ from datetime import datetime
 from headwater.clock import parse_time
 from headwater.domain.progress import Progress
 from headwater.domain.quarantine import RETRY_DUE
-from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table, find
+from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, SAID, Table, find
 from headwater.flow.map import DERIVE
 from headwater.storage.ledger import Ledger
 
@@ -45,7 +45,9 @@ def find_pending(
 ) -> Pending:
     """`pictures` says that vectors of pictures are made, which derive puts among the embeddings."""
     events, embeddings = progress(EVENTS), progress(EMBEDDINGS)
-    tables = [table for name in DERIVE.writes if (table := find(name)) and (pictures or table is not EMBEDDINGS)]
+    # Quarantine moves only when it gets something.
+    idle = {QUARANTINE} if pictures else {QUARANTINE, EMBEDDINGS}
+    tables = [table for name in DERIVE.writes if (table := find(name)) and table not in idle]
     derived = [progress(table).seq_of(EVENTS.name) for table in tables]
     return Pending(
         bronze=sum(end - events.offsets.get(partition, 0) for partition, end in log_end.items()),

@@ -7,6 +7,7 @@ one and is kept up by every run from then on.
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,22 +50,23 @@ Allow = Callable[[Spent, int], Allowance | None]
 def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     """Until the model has caught up (True), or it may not go on or is stopped (False)."""
     with run.interruptible():
-        intake = run.begin()
-        without = _stage_in_trouble(run)
-        intake.follow()
+        run.begin()
+        run.follow(without=_stage_in_trouble(run))
         pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
         while not run.stop.is_set():
-            intake.check()
+            run.check()
             may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
             if may is None:
                 break
-            if not _step(run, known, may, pace):
-                _caught_up(run, known)
-                while not run.stop.is_set() and run.advance(without=without):
-                    pass
-                run.settle()
+            # As long as it is not known to have caught up, the stage must not go on without it.
+            with run.embedding if known.step == EMBED else nullcontext():
+                caught_up = not _step(run, known, may, pace)
+                if caught_up:
+                    _caught_up(run, known)
+            if caught_up:
+                run.finish()
                 return True
-            run.advance(without=without)
+            run.derive()
     return False
 
 

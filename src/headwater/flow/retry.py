@@ -6,6 +6,7 @@ Rows that a table has already are left alone, so a retry that is killed half-way
 for a while is tried again by itself, later and later, and not for ever.
 """
 
+import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 
 from headwater.clock import Clock, to_text
 from headwater.domain.groups import grouped
-from headwater.domain.model_book import KnownModel, ModelBook
+from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.quarantine import (
     FINAL,
     RETRY_ATTEMPTS_MAX,
@@ -34,10 +35,13 @@ from headwater.flow.embed.stage import embed_again
 from headwater.flow.spent import Spent, add_efforts
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
+from headwater.storage.model_book import read_book
+from headwater.storage.publish import remove
 
 _ROWS_AT_ONCE: Final = 2_000
 _BYTES_AT_ONCE: Final = 256 << 20
 _OBJECTS_AT_ONCE: Final = 200  # whose texts, all of them, are in the driver's memory
+_NOTING: Final = threading.Lock()  # who looked first must not write last
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Retrying:
         return self._rounds(_transient() & (_due_at() <= F.lit(self.clock())), spent)
 
     def _rounds(self, chosen: Column, spent: dict[str, Spent]) -> Retried:
-        held = self.spark.table(f"lake.{QUARANTINE.name}").where(chosen)
+        held = self.spark.table(f"lake.{QUARANTINE.name}").where(chosen & _settled(self.book))
         size = F.coalesce("pointer.size", F.lit(0)).alias("size")
         total = Retried(0, 0, 0)
         rows = sorted(held.select("seq", size).collect())
@@ -72,12 +76,11 @@ class Retrying:
         return total
 
     def _round(self, numbers: Sequence[int], spent: dict[str, Spent]) -> Retried:
-        table = f"lake.{QUARANTINE.name}"
-        held = self.spark.table(table).where(F.col("seq").isin(list(numbers))).persist()
+        held = self.spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq").isin(list(numbers))).persist()
         try:
             failed = self._derive(held.where(F.col("step") != "embed"), spent)
             failed += self._embed(held.where(F.col("step") == "embed"), spent)
-            self.spark.sql(f"DELETE FROM {table} WHERE seq IN ({', '.join(map(str, numbers))})")
+            remove(self.spark, QUARANTINE, numbers)
         finally:
             held.unpersist()
         return Retried(len(numbers), max(0, len(numbers) - failed), failed)
@@ -115,10 +118,17 @@ class Retrying:
 
 def note_due(spark: SparkSession, ledger: Ledger) -> None:
     """Write down when the next one is due, so that a run that has nothing else to do knows without starting Spark."""
-    held = spark.table(f"lake.{QUARANTINE.name}").where(_transient())
-    (row,) = held.agg(F.min(_due_at()).cast("long").alias("due")).collect()
-    due = to_text(datetime.fromtimestamp(row["due"], UTC)) if row["due"] is not None else ""
-    ledger.set_fact(RETRY_DUE, due)
+    with _NOTING:
+        held = spark.table(f"lake.{QUARANTINE.name}").where(_transient() & _settled(read_book(ledger)))
+        (row,) = held.agg(F.min(_due_at()).cast("long").alias("due")).collect()
+        due = to_text(datetime.fromtimestamp(row["due"], UTC)) if row["due"] is not None else ""
+        ledger.set_fact(RETRY_DUE, due)
+
+
+def _settled(book: ModelBook) -> Column:
+    """What a model left that is yet to catch up waits for its replay: no other could do it in its place."""
+    building = [known.fingerprint for known in book.models if known.state is State.BUILDING]
+    return ~F.coalesce(F.col("fingerprint"), F.lit("")).isin(building)
 
 
 def _transient() -> Column:

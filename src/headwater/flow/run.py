@@ -1,13 +1,14 @@
 """Run: bring what is pending through the stages, once or until stopped.
 
 One Spark session for the whole run. The intake brings the log into bronze on a thread of its own, so events come in
-while models work; derive, embed and index take turns on this thread. One run a lake: the lease names who holds it.
+while models work; derive goes on here, and what it made is embedded and indexed on a third thread. One run a lake: the
+lease names who holds it.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -18,38 +19,39 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater import telemetry
 from headwater.clock import Clock
-from headwater.domain.model_book import KnownModel, State
 from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.account import Account
+from headwater.flow.beside import Beside
 from headwater.flow.continuity import Loss, resume
 from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import plan_work
-from headwater.flow.derive.registry import STEPS
-from headwater.flow.derive.stage import derive_next
+from headwater.flow.derive.stage import derive_next, is_cut_short
 from headwater.flow.derive.worker import Work, derive_soon
 from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
 from headwater.flow.intake import Intake, open_intake
-from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
-from headwater.flow.models.loaded import models_of
+from headwater.flow.models.introduce import introduce, settle_models
 from headwater.flow.pace import Pace
 from headwater.flow.parts import wake_workers
 from headwater.flow.pending import is_due
 from headwater.flow.retry import Retrying, note_due
+from headwater.flow.spent import Spent
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
-from headwater.storage.model_book import change_book, read_book
+from headwater.storage.model_book import read_book
 from headwater.storage.peek import peek_progress
 from headwater.storage.pointer_log import PointerLog
+from headwater.storage.spark import POOL
 from headwater.storage.vector_index import VectorIndex
 
 # Embeddings and index entries are small beside what they are made from.
 _TEXTS_AT_ONCE: Final = 20_000
 _VECTORS_AT_ONCE: Final = 20_000  # a vector weighs 4 kB
 _STOP_LOOK_SECONDS: Final = 0.2
+_EXPIRE_SECONDS: Final = 3600.0
 _DOWN_SECONDS: Final = 10.0  # before an embedder that did not answer is asked again
 
 
@@ -72,21 +74,31 @@ class Run:
     account: Account = field(default_factory=Account)
     _unsettled: bool = False
     _came: threading.Event = field(default_factory=threading.Event)
-    _intake: Intake | None = None
+    # Who writes vectors, one at a time: what a retry embeds again, the stage must not embed at that moment.
+    embedding: threading.Lock = field(default_factory=threading.Lock)
+    _ends: ExitStack = field(default_factory=ExitStack)
+    _intake: Intake = field(init=False, repr=False)
+    _findable: Beside = field(init=False)
+    _without: str = ""
+    _resting: bool = False
     _pace: Pace = field(init=False)
     _embedder_down: Unavailable | None = None
     _embed_after: float = 0.0
+    _expire_after: float = 0.0
 
     def __post_init__(self) -> None:
+        self._findable = Beside("embed and index", self._make_findable)
         self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
         with self.interruptible():
-            self.begin().drain()
-            while not self.stop.is_set() and (self.advance() or self._retry_due()):
-                pass
-            self.settle()
+            self.begin()
+            self._intake.drain()
+            self._findable.start()
+            while not self.stop.is_set() and (self.derive() or self._retry_due()):
+                self._findable.check()
+            self.finish()
             if self._embedder_down:
                 raise self._embedder_down
         return self.account.done
@@ -94,43 +106,44 @@ class Run:
     def until_stopped(self) -> dict[str, int]:
         """Stream until `stop` is set. Work under way is left as it is: what was not committed is done again."""
         with self.interruptible():
-            intake = self.begin()
-            intake.follow()
+            self.begin()
+            self.follow()
             while not self.stop.is_set():
-                intake.check()
+                self.check()
+                self._expire()
                 self._came.clear()
-                if not self.advance() and not self._retry_due():
-                    self.settle()
+                self._resting = not self.derive() and not self._retry_due()
+                if self._resting:
+                    self._findable.wake()  # to organise the index, and to ask an embedder again that was down
                     self._came.wait(self.settings.number("run.trigger_seconds"))
         return self.account.done
 
     def retry(self, reason: str | None, model: str | None) -> Retried:
         """Try again what is quarantined, at once; with `model` by that one, on the steps that it is for."""
-        self.settle_models()
-        known = self._introduce(model) if model else None
+        settle_models(self.settings, self.ledger, self.clock)
+        while is_cut_short(self._work()) and self._derive():
+            pass  # else what is retried of such a batch would be derived once more by the next run
+        known = introduce(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
-        retried = Retrying(self.spark, self.settings, book, self.clock, known).all_of(reason, self.account.spent)
+        spent: dict[str, Spent] = {}
+        retried = Retrying(self.spark, self.settings, book, self.clock, known).all_of(reason, spent)
         note_due(self.spark, self.ledger)
-        self.account.add({}, book.labels())
+        self.account.add(spent, book.labels())
         self.account.count("tried", retried.tried)
         self.account.count("recovered", retried.recovered)
         return retried
 
-    def _introduce(self, name: str) -> KnownModel:
-        """A model that the book may not know yet, for some objects only."""
-        models = models_of(self.settings)
-        step = step_of(models, name)
-        known = known_model(models, step, name, State.SOME, self.clock(), replayed=True)
-        return change_book(self.ledger, lambda book: book.with_new(known)).get(step, known.fingerprint) or known
-
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A stop does not wait for a model: Spark's jobs are cancelled, and what is not committed is done again."""
-        finished = threading.Event()
+        """A stop does not wait for a model: Spark's jobs are cancelled, and what is not committed is done again.
+
+        The same where one of the threads fails: the others are not waited for.
+        """
+        failed, ended = threading.Event(), threading.Event()
 
         def cancel_when_stopped() -> None:
-            while not finished.wait(_STOP_LOOK_SECONDS):
-                if self.stop.is_set():
+            while not ended.wait(_STOP_LOOK_SECONDS):
+                if self.stop.is_set() or failed.is_set():
                     self._came.set()
                     self.spark.sparkContext.cancelAllJobs()
 
@@ -138,34 +151,51 @@ class Run:
         watcher.start()
         try:
             yield
-        except (PySparkException, Py4JError):
-            if not self.stop.is_set():
+        except BaseException as error:
+            failed.set()
+            if not (self.stop.is_set() and isinstance(error, PySparkException | Py4JError)):
                 raise
         finally:
-            finished.set()
+            self._ends.close()
+            ended.set()
             watcher.join()
-            if self._intake is not None:
-                self._intake.stop()
 
-    def begin(self) -> Intake:
+    def begin(self) -> None:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
         wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
-        self.settle_models()
+        settle_models(self.settings, self.ledger, self.clock)
         start, losses = resume(self.spark, self.log, self.ledger, self.clock)
         self._tell_lost(losses)
-        self.log.expire(self.clock(), start)
-        self._intake = open_intake(self.spark, self.settings, self.log, start, self._bring)
-        return self._intake
+        self._expire()
+        self._intake = open_intake(self.spark, self.settings, self.log, start, self._bring, self.stop)
+        self._ends.callback(self._intake.stop)
+        self._ends.callback(self._findable.stop)
 
-    def settle_models(self) -> None:
-        models = models_of(self.settings)
-        tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
-        # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
-        tables["picture"] = EVENTS
-        empty = [step for step in CHOICES if not peek_progress(self.settings, tables[step]).next_seq]
-        book = change_book(self.ledger, lambda book: settled(book, models, empty, self.clock()))
-        for sentence in unheeded(book, models):
-            telemetry.note("setting.unheeded", level="warning", detail=sentence)
+    def _expire(self) -> None:
+        """Once an hour: a run that goes on for weeks would else keep every event that it has read."""
+        if time.monotonic() >= self._expire_after:
+            self._expire_after = time.monotonic() + _EXPIRE_SECONDS
+            self.log.expire(self.clock(), peek_progress(self.settings, EVENTS).offsets)
+
+    def follow(self, *, without: str = "") -> None:
+        """What comes is brought in, and what was made is embedded and indexed, from here on; one stage may rest."""
+        self._without = without
+        self._intake.follow()
+        self._findable.start()
+
+    def check(self) -> None:
+        """Raise what has ended one of the other threads."""
+        self._intake.check()
+        self._findable.check()
+
+    def finish(self) -> None:
+        """Bring in no more; derive, embed and index what there is, and organise it, unless the run is stopped."""
+        self._intake.check()
+        self._intake.stop()
+        while not self.stop.is_set() and self.derive():
+            self._findable.check()
+        self._resting = True
+        self._findable.finish()
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:
         if losses:
@@ -182,29 +212,30 @@ class Run:
         _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
         self._came.set()
 
-    def advance(self, *, without: str = "") -> bool:
-        """A batch of each stage, in order; False when none had anything to do. One may be left out."""
-        stages = {"derive": self._derive_twice, "embed": self._embed, "index": self._index}
-        worked = [work() for name, work in stages.items() if name != without]
-        return any(worked)
+    def derive(self) -> bool:
+        """One batch; False when there was nothing to do."""
+        if self._without == "derive" or not self._derive():
+            return False
+        self._findable.wake()
+        return True
 
-    def settle(self) -> None:
-        """Nothing is pending: time to organise what was indexed."""
-        if self._unsettled:
+    def _make_findable(self) -> bool:
+        if self.stop.is_set():
+            return False
+        self.spark.sparkContext.setLocalProperty(POOL, "findable")
+        stages = {"embed": self._embed, "index": self._index}
+        worked = [work() for name, work in stages.items() if name != self._without]
+        if not any(worked) and self._resting and self._unsettled:
+            # Nothing is pending: time to organise what was indexed.
             self.index.optimise()
             self._unsettled = False
-
-    def _derive_twice(self) -> bool:
-        """What came while a batch was under way need not wait until that one is embedded and indexed."""
-        return self._derive() and (self._derive() or True)
+        return any(worked)
 
     def _derive(self) -> bool:
         cut = Cut(self._pace.rows, self.settings.whole("run.batch_bytes"))
-        workers = self.spark.sparkContext.defaultParallelism
-        # The book is read for every batch: a model that was activated or retired meanwhile counts from here on.
-        work = plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=workers)
+        work = self._work()
         begun = time.monotonic()
-        derived = derive_next(self.spark, work, cut, workers)
+        derived = derive_next(self.spark, work, cut, self._workers)
         if derived is None:
             return False
         self._pace.learn(derived.events, time.monotonic() - begun)
@@ -213,6 +244,14 @@ class Run:
         self.account.add(derived.efforts, work.labels())
         _tell_commit("derive", derived.events, begun, tables=dict(derived.rows))
         return True
+
+    @property
+    def _workers(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def _work(self) -> Work:
+        """The book is read for every batch: a model that was activated or retired meanwhile counts from here on."""
+        return plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=self._workers)
 
     def _count_quarantined(self, rows: int, stage: str) -> None:
         self._count("quarantine", rows)
@@ -225,11 +264,12 @@ class Run:
         begun = time.monotonic()
         if begun < self._embed_after:
             return False
-        book = read_book(self.ledger)
         try:
-            made = embed_next(
-                self.spark, self.settings, book.kept("embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
-            )
+            with self.embedding:
+                book = read_book(self.ledger)
+                made = embed_next(
+                    self.spark, self.settings, book.kept("embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
+                )
             self._embedder_down = None
         except Unavailable as error:
             self._embedder_down, self._embed_after = error, time.monotonic() + _DOWN_SECONDS
@@ -249,9 +289,12 @@ class Run:
             return False
         begun = time.monotonic()
         book = read_book(self.ledger)
-        retried = Retrying(self.spark, self.settings, book, self.clock).due(self.account.spent)
+        spent: dict[str, Spent] = {}
+        with self.embedding:
+            retried = Retrying(self.spark, self.settings, book, self.clock).due(spent)
         note_due(self.spark, self.ledger)
-        self.account.add({}, book.labels())
+        self.account.add(spent, book.labels())
+        self._findable.wake()
         _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
         self._count("retry", retried.recovered)
         return retried.tried > 0

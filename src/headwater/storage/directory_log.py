@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -54,6 +54,21 @@ class Segment:
         held = data.removesuffix(b"\n").split(b"\n") if data else []
         gone = range(self.base + len(held), self.end)
         return held + [b"line %d of the log is gone from its segment" % offset for offset in gone]
+
+    def read_line(self, line: bytes) -> tuple[int | None, str]:
+        """Offset and value, whatever the line is: a damaged one has no offset, and its value is all of it."""
+        value = line.decode(errors="replace")
+        if sound := _EVENT_LINE.fullmatch(value):
+            return self._own(int(sound[1])), sound[2]
+        try:
+            fields = json.loads(value)
+            offset, raw = fields.get("offset"), fields.get("raw")
+        except (ValueError, AttributeError):
+            return None, value
+        return self._own(offset), (raw if isinstance(raw, str) else value)
+
+    def _own(self, offset: Any) -> int | None:
+        return offset if isinstance(offset, int) and self.base <= offset < self.end else None
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
@@ -95,13 +110,19 @@ class DirectoryLog:
         return "directory"
 
     def segments(self, offset: int) -> Iterator[tuple[Segment, bytes]]:
-        """Whole segments, from the one that holds `offset` to the newest there is now."""
-        for segment in self._list():
-            if segment.end > offset:
-                try:
-                    yield segment, (self.directory / segment.name).read_bytes()
-                except FileNotFoundError:  # it has just expired: who reads on will find the gap
-                    return
+        """Whole segments, from the one that holds `offset` to the newest there is now; one that is gone is empty."""
+        with self._locked(fcntl.LOCK_SH):  # a listing while somebody publishes may show the later of two alone
+            ahead = [segment for segment in self._list() if segment.end > offset]
+        for number, segment in enumerate(ahead):
+            if number and (missing := segment.base - ahead[number - 1].end) > 0:
+                yield Segment(segment.base - missing, missing), b""
+            try:
+                data = (self.directory / segment.name).read_bytes()
+            except FileNotFoundError:  # it has just expired: who reads on will find the gap
+                return
+            except OSError as error:
+                raise self._failed(error) from error
+            yield segment, data
 
     def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
         return list(islice(self._lines(offset), limit)) if partition == PARTITION and limit > 0 else []
@@ -186,9 +207,16 @@ class DirectoryLog:
     def _due(self, horizon: datetime) -> Iterator[Segment]:
         """Oldest first and without a gap, so that what remains is dense."""
         for segment in self._list():
-            if next(self._read_segment(segment)).published_at > horizon:
+            if self._published_at(segment) > horizon:
                 return
             yield segment
+
+    def _published_at(self, segment: Segment) -> datetime:
+        """As its first line says; a damaged segment is as old as its file."""
+        with suppress(DataFault):
+            if first := next(self._read_segment(segment), None):
+                return first.published_at
+        return datetime.fromtimestamp((self.directory / segment.name).stat().st_mtime, UTC)
 
     def _lines(self, offset: int) -> Iterator[LogLine]:
         if not self._known or self._known[-1].end <= offset:
@@ -227,22 +255,12 @@ class DirectoryLog:
                 fcntl.flock(lock, kind)
                 yield
         except OSError as error:
-            raise Unavailable(
-                f"The log {self.directory} failed: {error.strerror}. Free space or mend its permissions, and try again."
-            ) from error
+            raise self._failed(error) from error
 
-
-def read_line(line: bytes) -> tuple[int | None, str]:
-    """Offset and value, whatever the line is: a damaged one has no offset, and its value is all of it."""
-    value = line.decode(errors="replace")
-    if sound := _EVENT_LINE.fullmatch(value):
-        return int(sound[1]), sound[2]
-    try:
-        fields = json.loads(value)
-        offset, raw = fields.get("offset"), fields.get("raw")
-    except (ValueError, AttributeError):
-        return None, value
-    return (offset if isinstance(offset, int) else None), (raw if isinstance(raw, str) else value)
+    def _failed(self, error: OSError) -> Unavailable:
+        return Unavailable(
+            f"The log {self.directory} failed: {error.strerror}. Free space or mend its permissions, and try again."
+        )
 
 
 def _parse_line(line: bytes) -> LogLine:

@@ -77,7 +77,7 @@ class LanceIndex:
 
     def upsert(self, rows: pa.Table) -> None:
         for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():
-            part = _to_entries(rows.filter(pc.equal(rows["fingerprint"], fingerprint)))
+            part = _to_entries(_last_of_each(rows.filter(pc.equal(rows["fingerprint"], fingerprint))))
             with _translated(self._uri):
                 table = self._table(fingerprint) or self._create(fingerprint, _dimension(part.schema))
                 if table.schema.field("vector").type != part.schema.field("vector").type:
@@ -169,8 +169,10 @@ class LanceIndex:
                 return {}
             if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
                 return {}
-            note: dict[str, int] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
-            return note
+            with suppress(ValueError):  # a damaged note is none, too: the index follows from the beginning
+                note: dict[str, int] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
+                return note
+            return {}
 
     def _all_tables(self) -> "list[Table]":
         names = [name for name in self._database.list_tables().tables if name.startswith(_PREFIX)]
@@ -211,6 +213,12 @@ class LanceIndex:
                 obstore.delete(self._store, _NOTE)
             self._database.drop_all_tables()
             self._tables.clear()
+
+
+def _last_of_each(rows: pa.Table) -> pa.Table:
+    """One row a key: two of one batch would both go in, and bring down every later merge of that key."""
+    numbers = {chunk_id: number for number, chunk_id in enumerate(rows["chunk_id"].to_pylist())}
+    return rows if len(numbers) == len(rows) else rows.take(pa.array(sorted(numbers.values())))
 
 
 def _to_entries(rows: pa.Table) -> pa.Table:

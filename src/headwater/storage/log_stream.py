@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from headwater.domain.groups import grouped
 from headwater.settings import Settings
-from headwater.storage.directory_log import PARTITION, DirectoryLog, read_line
+from headwater.storage.directory_log import PARTITION, DirectoryLog
 from headwater.storage.kafka_conf import KafkaPlace, spark_options
 from headwater.storage.pointer_log import PointerLog
 
@@ -68,7 +68,7 @@ def checkpoint(settings: Settings) -> str:
 def read_segments(log: DirectoryLog, start: int, most_bytes: int) -> Iterator[pa.Table]:
     """What an embedded log holds now, from an offset on, in batches of whole segments."""
     for some in grouped(log.segments(start), lambda pair: len(pair[1]), most_bytes=most_bytes):
-        lines = [(*read_line(line), segment.end) for segment, data in some for line in segment.lines(data)]
+        lines = [(*segment.read_line(line), segment.end) for segment, data in some for line in segment.lines(data)]
         if lines:
             offsets, values, ends = zip(*lines, strict=True)
             columns = ([PARTITION] * len(lines), offsets, ends, values)

@@ -87,16 +87,23 @@ class Memo:
 
 @dataclass
 class Shelf:
+    """Which batch holds what is kept in mind; what it says is read when it is asked for, since vectors are large."""
+
     memo: Memo
     place: str
     fresh: bool = False
-    _loose: dict[str, dict[str, Result]] = field(default_factory=dict)
+    _loose: dict[str, frozenset[str]] = field(default_factory=dict)
     _packed: dict[str, "_Packed"] = field(default_factory=dict)
+    _where: dict[str, str] = field(default_factory=dict)  # the loose batch that holds a checksum
 
     def find(self, checksums: Collection[str]) -> dict[str, Result]:
         self._look()
         found: dict[str, Result] = {}
-        for answers in self._loose.values():
+        for name in {self._where[checksum] for checksum in checksums if checksum in self._where}:
+            answers = self._answers(name)
+            if answers is None:  # packed by somebody else meanwhile
+                self.fresh = False
+                return self.find(checksums)
             found.update((checksum, answers[checksum]) for checksum in checksums if checksum in answers)
         for packed in self._packed.values():
             found.update(packed.find([checksum for checksum in checksums if checksum not in found]))
@@ -107,7 +114,7 @@ class Shelf:
         lines = (json.dumps({"checksum": key, "result": value}, ensure_ascii=False) for key, value in results.items())
         name = f"{self.place}/{uuid.uuid4().hex}{LOOSE}"
         _write(self.memo, name, "\n".join(lines).encode())
-        self._loose[name] = dict(results)
+        self._note(name, results)
 
     def pack(self, least: int = 2) -> int:
         """All in one sorted file; only then are the parts removed, so a kill leaves an answer twice, never none."""
@@ -130,8 +137,8 @@ class Shelf:
         everything: dict[str, Result] = {}
         for packed in self._packed.values():
             everything.update(packed.all())
-        for answers in self._loose.values():
-            everything.update(answers)
+        for name in self._loose:
+            everything.update(self._answers(name) or {})
         return everything
 
     def _replace(self, old: Sequence[str], kept: Mapping[str, Result]) -> None:
@@ -142,6 +149,7 @@ class Shelf:
                 self.memo.store.delete(name)
         self._loose.clear()
         self._packed.clear()
+        self._where.clear()
         self.fresh = False
 
     def _look(self) -> None:
@@ -149,23 +157,43 @@ class Shelf:
             with translated():
                 names = {str(item["path"]) for page in self.memo.store.list(f"{self.place}/") for item in page}
             for gone in (self._loose.keys() | self._packed.keys()) - names:
-                self._loose.pop(gone, None)
+                for checksum in self._loose.pop(gone, ()):
+                    self._where.pop(checksum, None)
                 self._packed.pop(gone, None)
             # What vanished in between was packed by somebody else, and the packed file is there by now: look again.
             self.fresh = all(self._open(name) for name in names - self._loose.keys() - self._packed.keys())
 
     def _open(self, name: str) -> bool:
+        if name.endswith(LOOSE):
+            answers = self._answers(name)
+            if answers is not None:
+                self._note(name, answers)
+            return answers is not None
+        if name.endswith(PACKED):
+            data = self._read(name)
+            if data is None:
+                return False
+            self._packed[name] = _Packed(data)
+        return True
+
+    def _note(self, name: str, checksums: Collection[str]) -> None:
+        self._loose[name] = frozenset(checksums)
+        self._where.update(dict.fromkeys(checksums, name))
+
+    def _answers(self, name: str) -> dict[str, Result] | None:
+        """Of a loose batch; None where it is gone."""
+        data = self._read(name)
+        if data is None:
+            return None
+        lines = [json.loads(line) for line in data.split(b"\n")]
+        return {line["checksum"]: line["result"] for line in lines}
+
+    def _read(self, name: str) -> bytes | None:
         try:
             with translated():
-                data = bytes(self.memo.store.get(name).bytes())
+                return bytes(self.memo.store.get(name).bytes())
         except FileNotFoundError:
-            return False
-        if name.endswith(PACKED):
-            self._packed[name] = _Packed(data)
-        elif name.endswith(LOOSE):
-            lines = [json.loads(line) for line in data.split(b"\n")]
-            self._loose[name] = {line["checksum"]: line["result"] for line in lines}
-        return True
+            return None
 
 
 class _Packed:

@@ -62,7 +62,7 @@ def publish(
         if rows is None:
             after = before.advanced(consumed, rows=0, duplicates=duplicates)
             if after != before:
-                _commit_properties(java, after)
+                _move(spark, java, table, before, after)
             return 0
         start = java.currentSnapshot()
         written = _write(spark, java, table, rows, before.next_seq, stage)
@@ -72,9 +72,15 @@ def publish(
         if written.files:
             _commit_rows(spark, java, table, start, written, after)
         else:
-            _commit_properties(java, after)
+            _move(spark, java, table, before, after)
         faults.point(f"{stage}.published")
         return written.rows
+
+
+def remove(spark: SparkSession, table: Table, numbers: Sequence[int]) -> None:
+    """Delete rows by their `seq`; who publishes to the table meanwhile waits, since a delete writes files anew."""
+    with _LOCKS[table.name]:
+        spark.sql(f"DELETE FROM lake.{table.name} WHERE seq IN ({', '.join(map(str, numbers))})")
 
 
 def not_yet_in(spark: SparkSession, table: Table, rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -153,10 +159,30 @@ def _commit_rows(
         overwrite.set(_STAGED_AS, str(written.staged))
     try:
         overwrite.commit()
-        _commit_properties(transaction, after)
+        _set_properties(transaction, after)
         transaction.commitTransaction()
     except Py4JJavaError as error:
         _resolve(java, table, after, error)
+
+
+def _move(spark: SparkSession, java: JavaObject, table: Table, before: Progress, after: Progress) -> None:
+    """Progress alone, on top of the very metadata that was read: there is no snapshot to validate against."""
+    jvm: Any = spark._jvm
+    operations = java.operations()
+    for more_tries in (2, 1, 0):
+        base = operations.refresh()
+        if Progress.from_properties(dict(base.properties())) != before:
+            raise _overtaken(table)
+        properties = jvm.java.util.HashMap(base.properties())
+        for name, value in after.to_properties().items():
+            properties.put(name, value)
+        try:
+            operations.commit(base, base.replaceProperties(properties))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "CommitFailedException" and more_tries:
+                continue  # maintenance came between
+            _resolve(java, table, after, error)
+        return
 
 
 def _each(iterable: JavaObject) -> Iterator[JavaObject]:
@@ -165,22 +191,25 @@ def _each(iterable: JavaObject) -> Iterator[JavaObject]:
         yield iterator.next()
 
 
-def _commit_properties(changed: JavaObject, after: Progress) -> None:
-    """Of a table, at once; of a transaction, together with what else it holds."""
-    update = changed.updateProperties()
+def _set_properties(transaction: JavaObject, after: Progress) -> None:
+    update = transaction.updateProperties()
     for name, value in after.to_properties().items():
         update.set(name, value)
     update.commit()
+
+
+def _overtaken(table: Table) -> Conflict:
+    return Conflict(
+        f"{table.name} moved while rows were being published: another writer is at work on this lake. "
+        "Stop it, then run again; nothing was written."
+    )
 
 
 def _resolve(java: JavaObject, table: Table, after: Progress, error: Py4JJavaError) -> None:
     """A commit has three outcomes; an unknown one is settled by reading the table, never by deleting files."""
     name = error.java_exception.getClass().getSimpleName()
     if name in {"ValidationException", "CommitFailedException"}:
-        raise Conflict(
-            f"{table.name} moved while rows were being published: another writer is at work on this lake. "
-            "Stop it, then run again; nothing was written."
-        ) from error
+        raise _overtaken(table) from error
     if name != "CommitStateUnknownException":
         raise error
     try:

@@ -35,10 +35,12 @@ from headwater.storage.trust import trusting_conf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CATALOG", "check_java", "jars_directory", "start_spark", "stop_spark"]
+__all__ = ["CATALOG", "POOL", "check_java", "jars_directory", "start_spark", "stop_spark"]
 
 CATALOG: Final = "lake"
 LOOPBACK: Final = "127.0.0.1"
+# A thread that sets this of its own gets its turn beside the tasks of others, however many those have waiting.
+POOL: Final = "spark.scheduler.pool"
 # Enough rows to hide what a batch costs on its way between Spark and Python.
 ARROW_BATCH_ROWS: Final = 1_000
 ARROW_BATCH_BYTES: Final = 32 << 20  # rows with texts of a megabyte come in smaller batches
@@ -143,6 +145,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.scheduler.mode": "FAIR",
         "spark.driver.maxResultSize": "0",  # batches are cut so that what comes of them fits
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
@@ -284,7 +287,10 @@ def _interrupt_one_connection() -> None:
     from py4j.clientserver import ClientServerConnection
 
     def close(connection: ClientServerConnection, remote_port: int, local_port: int) -> None:
-        connection.close()
+        if connection.socket.getsockname()[1] == remote_port:
+            connection.close()
+        else:  # another thread's, which py4j has taken out of its keeping
+            connection.java_client.deque.append(connection)
 
     ClientServerConnection.shutdown_socket = close
 

@@ -52,7 +52,7 @@ def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Deri
     planned = work.planned()
     progress = {table.name: peek_progress(work.settings, table) for table in TABLES if _in_use(table, work)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
-    batch = next_batch(spark, work.settings, min(reached.values()), cut)
+    batch = next_batch(spark, work.settings, _begin(reached), cut)
     if batch is None:
         return None
     # A model that a replay has yet to bring up to here waits for that replay.
@@ -61,12 +61,25 @@ def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Deri
     def publish_live(table: Table, rows: pa.Table) -> int:
         if table.name not in reached:
             return 0
-        unseen = rows.filter(pc.greater_equal(rows["event_seq"], reached[table.name]))
+        seen = pc.less(rows["event_seq"], reached[table.name])
+        unseen = rows.filter(pc.invert(seen)).select(table.columns)
+        if table is QUARANTINE:
+            # What went well before a kill may fail now, and must not be gone from everywhere.
+            unseen = pa.concat_tables([unseen, _missing(spark, table, rows.filter(seen))])
+            if not len(unseen):
+                return 0  # its position only tells what it has already, so it may lag behind
         names = {planned[tag].position for tag in live if planned[tag].table == table.name} | {EVENTS.name}
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
-        return publish(spark, table, unseen.select(table.columns), position, stage="derive")
+        return publish(spark, table, unseen, position, stage="derive")
 
     return Derived(batch.events, *_derive(spark, batch.pending, work.only(live), workers, publish_live))
+
+
+def is_cut_short(work: Work) -> bool:
+    """Whether a run was killed between the commits of a batch, so that some tables are ahead of others."""
+    tables = [table for table in TABLES if _in_use(table, work)]
+    reached = {table.name: peek_progress(work.settings, table).seq_of(EVENTS.name) for table in tables}
+    return max(reached.values()) > _begin(reached)
 
 
 def replay_next(spark: SparkSession, work: Work, tag: str, cut: Cut, workers: int, until: int) -> Derived | None:
@@ -109,6 +122,11 @@ def derive_again(spark: SparkSession, pending: DataFrame, work: Work, workers: i
 
     held = pending.select("seq", *INPUT, "attempts", "only").toArrow()
     return Derived(len(held), *_derive(spark, held, work, workers, publish_missing))
+
+
+def _begin(reached: Mapping[str, int]) -> int:
+    """Where derive goes on; quarantine, which moves only when it gets something, has no say in it."""
+    return min(seq for name, seq in reached.items() if name != QUARANTINE.name)
 
 
 def _in_use(table: Table, work: Work) -> bool:

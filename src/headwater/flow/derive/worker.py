@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headwater import faults
 from headwater.domain.modality import Modality
+from headwater.domain.quarantine import UNFETCHED
 from headwater.domain.tables import EMBEDDINGS, METADATA, QUARANTINE
 from headwater.errors import DataFault
 from headwater.flow.derive.chat import message_result
@@ -151,18 +152,30 @@ class _Desk:
         return [step for step in self.work.steps[row["modality"]] if row["only"] in {None, step.name, step.tag}]
 
     def _results(self, rows: Sequence[Row]) -> list[dict[str, Answer]]:
-        """From the memo, else from the sandbox; equal content in one part is asked for once."""
-        distinct = {_content(row): row for row in reversed(rows)}
-        answers = self._remembered(distinct)
-        asked: list[tuple[Content, Row, list[PlannedStep]]] = []
-        for content, row in distinct.items():
-            missing = [step for step in self._steps(row) if step.tag not in answers[content]]
-            if row["modality"] == Modality.CHAT:
-                answers[content] = _message(row, missing)
-            elif missing:
-                asked.append((content, row, missing))
-        self._ask(asked, answers)
-        return [answers[_content(row)] for row in rows]
+        """From the memo, else from the sandbox; equal content in one part is asked for once, of a copy that is good."""
+        copies: defaultdict[Content, dict[str, Row]] = defaultdict(dict)
+        for row in rows:
+            copies[_content(row)].setdefault(row["object_id"], row)
+        answers = self._remembered({content: next(iter(found.values())) for content, found in copies.items()})
+        own: dict[tuple[Content, str], dict[str, Answer]] = {}
+        while copies:
+            asked: list[tuple[Content, Row, list[PlannedStep]]] = []
+            for content, found in copies.items():
+                row = found.pop(next(iter(found)))
+                missing = [step for step in self._steps(row) if step.tag not in answers[content]]
+                if row["modality"] == Modality.CHAT:
+                    answers[content] = _message(row, missing)
+                elif missing:
+                    asked.append((content, row, missing))
+            unfetched: set[Content] = set()
+            for (content, row, _), made in zip(asked, self._ask(asked), strict=True):
+                if any(answer.get("fault", ("",))[0] in UNFETCHED for answer in made.values()):
+                    own[content, row["object_id"]] = answers[content] | made
+                    unfetched.add(content)
+                else:
+                    answers[content] |= made
+            copies = defaultdict(dict, {content: copies[content] for content in unfetched if copies[content]})
+        return [own.get((content := _content(row), row["object_id"]), answers[content]) for row in rows]
 
     def _remembered(self, distinct: "Mapping[Content, Row]") -> "dict[Content, dict[str, Answer]]":
         wanted: defaultdict[str, list[Content]] = defaultdict(list)
@@ -178,11 +191,7 @@ class _Desk:
                     answers[content][tag] = {"ok": found["row"], "remembered": True}
         return answers
 
-    def _ask(
-        self,
-        asked: "Sequence[tuple[Content, Row, list[PlannedStep]]]",
-        answers: "dict[Content, dict[str, Answer]]",
-    ) -> None:
+    def _ask(self, asked: "Sequence[tuple[Content, Row, list[PlannedStep]]]") -> list[dict[str, Answer]]:
         """What was paid for is remembered as it comes; what was free, a part at a time."""
         planned = self.work.planned()
         free: defaultdict[str, dict[str, Any]] = defaultdict(dict)
@@ -205,8 +214,7 @@ class _Desk:
             for tag, results in free.items():
                 self.memo.shelf(*tag.split("/")).put(results)
             faults.point("derive.memoised")
-        for (content, _, _), result in zip(asked, made, strict=True):
-            answers[content] |= result
+        return made
 
     def _derived(self, row: Row, step: PlannedStep, result: Mapping[str, Any]) -> dict[str, Any]:
         pointer = row["pointer"]

@@ -56,18 +56,21 @@ def embed_next(
     ]
     ends = {table.name: peek_progress(settings, table).next_seq for table in SAID}
     spans = _spans(frontier, ends, batch_rows)
-    return _embed_next(spark, settings, live, spans, [*live, None], clock) if spans else None
+    return _embed_next(spark, settings, live, spans, [*live, None], clock, again=False) if spans else None
 
 
 def replay_embed_next(
     spark: SparkSession, settings: Settings, embedder: KnownModel, *, batch_rows: int, clock: Clock
 ) -> Embeddings | None:
-    """One batch for an embedder that is behind, up to where the others are; None when it is there."""
+    """One batch for an embedder that is behind, up to where the others are; None when it is there.
+
+    What it has already, from a retry, is left alone.
+    """
     progress = peek_progress(settings, EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
     ends = {table.name: progress.seq_of(table.name) for table in SAID}
     spans = _spans(begins, ends, batch_rows)
-    return _embed_next(spark, settings, [embedder], spans, [embedder], clock) if spans else None
+    return _embed_next(spark, settings, [embedder], spans, [embedder], clock, again=True) if spans else None
 
 
 def embed_again(
@@ -78,15 +81,19 @@ def embed_again(
     clock: Clock,
     afresh: str = "",
 ) -> Embeddings:
-    """All that is said of these objects, again; chunks that have their vector are left alone."""
+    """All that was embedded of these objects, again; chunks that have their vector are left alone.
+
+    What the stage has yet to reach is its own to embed.
+    """
     _cards(settings, embedders)
-    texts = texts_of(spark, objects)
+    reached = peek_progress(settings, EMBEDDINGS)
+    texts = texts_of(spark, objects, {table: reached.seq_of(table.name) for table in SAID})
     good, bad = _embed(spark, settings, embedders, texts, clock, afresh)
     # The rows of the first try are taken out by who tries again.
     quarantined = publish(spark, QUARANTINE, _set_aside(bad, clock), {}, stage=STEP)
     new = not_yet_in(spark, EMBEDDINGS, good.select(EMBEDDINGS.columns), EMBEDDINGS.key)
     vectors = publish(spark, EMBEDDINGS, new, {}, stage=STEP)
-    return Embeddings(len(texts), vectors, quarantined, spent_by_tag(good))
+    return Embeddings(len(texts), vectors, quarantined, _efforts(good, bad))
 
 
 def _spans(begins: Mapping[str, int], ends: Mapping[str, int], batch_rows: int) -> Spans:
@@ -101,8 +108,13 @@ def _embed_next(
     spans: Spans,
     positions: Sequence[KnownModel | None],
     clock: Clock,
+    *,
+    again: bool,
 ) -> Embeddings:
-    """Embed what stands between, as far as it fits, and move these positions on to where it ends."""
+    """Embed what stands between, as far as it fits, and move these positions on to where it ends.
+
+    `again` where some of it may have its vectors.
+    """
     dimensions = [card.dimension or _DIMENSION for card in _cards(settings, embedders)]
     texts, ends = next_texts(spark, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
     consumed = {
@@ -114,8 +126,10 @@ def _embed_next(
     # A run that was killed between the two tables has set these aside already.
     aside = not_yet_in(spark, QUARANTINE, _set_aside(bad, clock), ("event_id", "step", "fingerprint"))
     quarantined = publish(spark, QUARANTINE, aside, {}, stage=STEP)
-    vectors = publish(spark, EMBEDDINGS, good.select(EMBEDDINGS.columns), consumed, stage=STEP)
-    return Embeddings(len(texts), vectors, quarantined, spent_by_tag(good))
+    new = good.select(EMBEDDINGS.columns)
+    new = not_yet_in(spark, EMBEDDINGS, new, EMBEDDINGS.key) if again else new
+    vectors = publish(spark, EMBEDDINGS, new, consumed, stage=STEP)
+    return Embeddings(len(texts), vectors, quarantined, _efforts(good, bad))
 
 
 def _cards(settings: Settings, embedders: Sequence[KnownModel]) -> list[ModelCard]:
@@ -147,6 +161,10 @@ def _embed(
         if reason == "MODEL_DOWN":
             raise Unavailable(f"The embedder does not answer, so texts wait: {detail}")
     return rows.filter(pc.is_null(rows["reason"])), bad
+
+
+def _efforts(good: pa.Table, bad: pa.Table) -> dict[str, Spent]:
+    return spent_by_tag(pa.concat_tables([good, bad]))
 
 
 def _set_aside(bad: pa.Table, clock: Clock) -> pa.Table:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.domain.tables import SAID, Table
+from headwater.domain.tables import Table
 
 _ABOUT: Final = (
     "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint",
@@ -42,9 +42,10 @@ def next_texts(spark: SparkSession, spans: Spans, vectors: int) -> tuple[pa.Tabl
     return rows, ends
 
 
-def texts_of(spark: SparkSession, objects: Sequence[str]) -> pa.Table:
-    """All that is said of these objects."""
-    return _read(spark, dict.fromkeys(SAID, F.col("object_id").isin(list(objects))), (*_ABOUT, *_SAYS))
+def texts_of(spark: SparkSession, objects: Sequence[str], until: Mapping[Table, int]) -> pa.Table:
+    """All that is said of these objects before the given number of each table."""
+    chosen = {table: F.col("object_id").isin(list(objects)) & (F.col("seq") < end) for table, end in until.items()}
+    return _read(spark, chosen, (*_ABOUT, *_SAYS))
 
 
 def _between(spans: Spans) -> dict[Table, Column]:

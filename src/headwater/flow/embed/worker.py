@@ -58,7 +58,7 @@ class EmbedWork:
 def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         model = _loaded(work)
-        memo = None if model.card.instant else open_memo(work.settings)
+        memo = None if model.card.instant else _memo(work.settings)
         for batch in batches:
             for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                 rows = batch.slice(start, _ROWS_AT_ONCE).to_pylist()
@@ -69,6 +69,7 @@ def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 
 _models: dict[tuple[str, str], tuple[str, Model]] = {}
+_memos: dict[str, Memo] = {}
 
 
 def _loaded(work: EmbedWork) -> Model:
@@ -79,6 +80,13 @@ def _loaded(work: EmbedWork) -> Model:
         model.load()
         _models[key] = (work.afresh, model)
     return _models[key][1]
+
+
+def _memo(settings: Settings) -> Memo:
+    """Once per Python worker, looked at again for every task."""
+    memo = _memos.setdefault(settings.text("memo.uri"), open_memo(settings))
+    memo.refresh()
+    return memo
 
 
 def _chunk_rows(row: Mapping[str, Any]) -> Iterator[Row]:
