@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import InternalError
-from headwater.flow.beside import Beside
+from headwater.flow.loop import Loop
 from headwater.settings import Settings
 from headwater.storage.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log_stream import checkpoint, read_segments, stream_log
@@ -76,7 +76,7 @@ class DirectoryIntake:
         self._bring = bring
         self._stop = stop
         self._batch_bytes = settings.whole("log.batch_bytes")
-        self._following = Beside("intake", self._look, every=settings.number("run.trigger_seconds"))
+        self._following = Loop("intake", self._look, every=settings.number("run.trigger_seconds"))
 
     def drain(self) -> None:
         for lines in read_segments(self._log, self._next, self._batch_bytes):

@@ -85,6 +85,7 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
     pace.learn(seen, time.monotonic() - begun)
     effort = made.efforts.get(_tag(known), Spent())
     done = made.texts if isinstance(made, Embeddings) else effort.calls + effort.remembered + effort.faults
+    run.wake()
     run.account.add(made.efforts, {_tag(known): known.label})
     run.account.count("replay", done)
     run.report("replay", done)

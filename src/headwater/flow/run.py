@@ -24,7 +24,6 @@ from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.account import Account
-from headwater.flow.beside import Beside
 from headwater.flow.continuity import Loss, resume
 from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import plan_work
@@ -33,6 +32,7 @@ from headwater.flow.derive.worker import Work, derive_soon
 from headwater.flow.embed.stage import embed_next
 from headwater.flow.index import index_next
 from headwater.flow.intake import Intake, open_intake
+from headwater.flow.loop import Loop
 from headwater.flow.models.introduce import introduce, settle_models
 from headwater.flow.pace import Pace
 from headwater.flow.parts import wake_workers
@@ -78,7 +78,7 @@ class Run:
     embedding: threading.Lock = field(default_factory=threading.Lock)
     _ends: ExitStack = field(default_factory=ExitStack)
     _intake: Intake = field(init=False, repr=False)
-    _findable: Beside = field(init=False)
+    _findable: Loop = field(init=False)
     _without: str = ""
     _resting: bool = False
     _pace: Pace = field(init=False)
@@ -87,7 +87,7 @@ class Run:
     _expire_after: float = 0.0
 
     def __post_init__(self) -> None:
-        self._findable = Beside("embed and index", self._make_findable)
+        self._findable = Loop("embed and index", self._make_findable)
         self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
 
     def once(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Run:
                 self._came.clear()
                 self._resting = not self.derive() and not self._retry_due()
                 if self._resting:
-                    self._findable.wake()  # to organise the index, and to ask an embedder again that was down
+                    self.wake()  # to organise the index, and to ask an embedder again that was down
                     self._came.wait(self.settings.number("run.trigger_seconds"))
         return self.account.done
 
@@ -216,8 +216,12 @@ class Run:
         """One batch; False when there was nothing to do."""
         if self._without == "derive" or not self._derive():
             return False
-        self._findable.wake()
+        self.wake()
         return True
+
+    def wake(self) -> None:
+        """Something was made that can be embedded and indexed."""
+        self._findable.wake()
 
     def _make_findable(self) -> bool:
         if self.stop.is_set():
@@ -294,7 +298,7 @@ class Run:
             retried = Retrying(self.spark, self.settings, book, self.clock).due(spent)
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
-        self._findable.wake()
+        self.wake()
         _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
         self._count("retry", retried.recovered)
         return retried.tried > 0

@@ -1,10 +1,10 @@
-"""Beside: work on a thread of its own, while a run's other stages go on."""
+"""Loop: work on a thread of its own, while a run's other stages go on."""
 
 import threading
 from collections.abc import Callable
 
 
-class Beside:
+class Loop:
     """Does `work` until it says that there was nothing to do; again when it is woken, and every so many seconds.
 
     What it raises ends it, and is raised again by `check` and `finish`, on the thread that waits for it.
