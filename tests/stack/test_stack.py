@@ -172,7 +172,11 @@ def test_up_and_down_from_the_command_line(open_directory: Path, capsys: pytest.
     place = ["--dir", str(open_directory)]
     assert main(["up", *place, "--only", "postgres"]) == 0
     pid = pids(Stack(open_directory))["postgres"]
-    assert pid is not None and f"{pid}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert pid is not None and f"{pid}" in said
+    # What is printed is what a fresh stack needs.
+    assert f"headwater init {open_directory}" in said
+    assert main(["init", str(open_directory)]) == main(["status", "--lake", str(open_directory)]) == 0
     assert main(["down", *place]) == 0
     assert pids(Stack(open_directory)) == {"postgres": None} and not psutil.pid_exists(pid)
     assert main(["up", *place, "--only", "postgres"]) == 0
@@ -218,11 +222,15 @@ def test_a_process_that_only_has_our_number_is_left_alone(tmp_path: Path) -> Non
     psutil.Process(other.pid).send_signal(signal.SIGKILL)
 
 
-def test_a_directory_that_holds_other_things_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_directory_that_holds_other_things_is_refused_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(Conflict):
         Stack(tmp_path).up(["s3"])
     assert Stack(tmp_path).down(purge=True) == []
+    assert main(["down", "--dir", str(tmp_path), "--purge"]) == NotFound.exit_code
+    assert "nothing was deleted" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 

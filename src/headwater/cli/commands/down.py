@@ -14,9 +14,15 @@ from headwater.cli.session import Session, with_session
 @click.option("--purge", is_flag=True, help="Delete its data too.")
 @with_session
 def command(session: Session, directory: Path, purge: bool) -> None:
+    from headwater.errors import NotFound
     from headwater.stack.stack import Stack
+    from headwater.stack.state import read_state
 
     stack = Stack(directory)
+    if purge and not read_state(stack.directory).ports:
+        raise NotFound(
+            f"There is no stack in {stack.directory}; nothing was deleted. Name its place: headwater down --dir DIR"
+        )
     stopped = stack.down(purge=purge)
     session.show({"directory": str(stack.directory), "stopped": stopped, "purged": purge}, _draw)
 

@@ -42,7 +42,8 @@ def _draw(document: dict[str, Any], directory: Path) -> None:
     rows = [(name, part["version"], part["url"], part["pid"] or "stopped") for name, part in document["parts"].items()]
     table(("part", "what", "where", "pid"), rows)
     say("")
-    say(f"A lake on it: headwater --lake {directory} put FILE… --customer NAME, then headwater --lake {directory} run")
+    say(f"A lake on it, once: headwater init {directory}")
+    say(f"Then: headwater --lake {directory} put FILE… --customer NAME, and headwater --lake {directory} run")
     say(f"Settings and keys for another lake: {document['settings']}")
     where = "" if directory == Path("stack") else f" --dir {directory}"
     say(f"Stop it: headwater down{where} (with --purge its data go too)")
