@@ -147,3 +147,5 @@ def test_one_spelling_of_tls_and_sasl_serves_both_clients(tmp_path: Path) -> Non
     }
     with pytest.raises(InvalidRequest, match=r"ssl\.ca\.location"):
         java_conf({"ssl.ca.location": str(tmp_path / "gone.pem")})
+    with pytest.raises(InvalidRequest, match=r"no sasl\.password"):
+        java_conf({"sasl.username": "me"})

@@ -70,7 +70,7 @@ def java_conf(section: Mapping[str, str]) -> dict[str, str]:
     if mechanism:
         conf["sasl.mechanism"] = mechanism
     if "sasl.username" in section:
-        conf["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", section["sasl.username"], section["sasl.password"])
+        conf["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", section["sasl.username"], _password(section))
     if authority := section.get("ssl.ca.location"):
         conf |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _read(authority, "ssl.ca.location")}
     if certificate := section.get("ssl.certificate.location"):
@@ -91,6 +91,12 @@ def _read(file: str, name: str) -> str:
         raise InvalidRequest(
             f"[kafka.conf] {name} is {file or 'not set'}: {error.strerror}. Name a PEM file."
         ) from error
+
+
+def _password(section: Mapping[str, str]) -> str:
+    if "sasl.password" not in section:
+        raise InvalidRequest("[kafka.conf] has sasl.username and no sasl.password. Set both, or neither.")
+    return section["sasl.password"]
 
 
 def _jaas(mechanism: str, user: str, password: str) -> str:
