@@ -1,5 +1,6 @@
 """The ledger in Postgres: the same promises, and what a server that fails adds to them."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -10,6 +11,7 @@ from behaviour_ledger import NOW
 from headwater.errors import InvalidRequest, Unavailable
 from headwater.storage import postgres_database
 from headwater.storage.ledger import Ledger, open_ledger
+from headwater.storage.postgres_database import PostgresDatabase
 
 
 @pytest.fixture
@@ -66,3 +68,19 @@ def test_a_server_that_is_not_there_is_unavailable_and_no_password_is_told(monke
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9") as raised:
         open_ledger("postgresql://user:s3cret@127.0.0.1:9/lake")
     assert "s3cret" not in str(raised.value)
+
+
+def test_of_several_hosts_the_one_that_answers_is_taken(ledger_uri: str) -> None:
+    before, _, after = ledger_uri.rpartition("@")
+    ledger = open_ledger(f"{before}@127.0.0.1:9,{after}")
+    ledger.set_fact("format", "1")
+    assert open_ledger(ledger_uri).fact("format") == "1"
+
+
+def test_a_host_that_vanishes_is_noticed_in_time_and_limits_in_the_address_win(ledger_uri: str) -> None:
+    database = PostgresDatabase(f"{ledger_uri}?keepalives_idle=7&options=-c%20statement_timeout%3D5s")
+    assert database.query("show statement_timeout") == [("5s",)]
+    assert database.query("show lock_timeout") == [("30s",)]
+    with socket.socket(fileno=socket.dup(database._open().fileno())) as line:
+        limits = [line.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_USER_TIMEOUT)]
+    assert limits == [7, 30_000]

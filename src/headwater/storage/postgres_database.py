@@ -2,17 +2,19 @@
 
 A transaction first takes one advisory lock, so writers stand in line as they do at SQLite's file: what was read still
 holds when it is written. A server that restarts is waited for; a call whose connection broke before it had written
-anything is made again, one that broke later is reported, because whether it was committed is not known.
+anything is made again, one that broke later is reported, because whether it was committed is not known. A host that
+vanished without a word is noticed within WAIT_SECONDS, not after the two hours that a system waits by itself.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from threading import RLock
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable
 
@@ -20,21 +22,57 @@ WAIT_SECONDS: Final = 30.0  # as long as SQLite's lock is waited for; a restart 
 LOOK_SECONDS: Final = 0.25
 # Any number will do, as long as every version of this program uses the same.
 _LOCK: Final = 0x48454144
+# The longest statements seal or replace every claim, which may take minutes; what takes longer hangs.
+STATEMENT_SECONDS: Final = 600
 # A client that vanished without a word must not keep the others waiting. Every statement goes by key, but statistics
 # lag behind a table that grows: a plan that scanned it made a claim of one second take four minutes.
 _OPTIONS: Final = (
     f"-c lock_timeout={int(WAIT_SECONDS)}s -c idle_in_transaction_session_timeout={int(WAIT_SECONDS)}s "
+    f"-c statement_timeout={STATEMENT_SECONDS}s "
     "-c synchronous_commit=on -c timezone=UTC -c enable_seqscan=off -c jit=off"
 )
+# What was sent and is not acknowledged gives up by the user timeout; who only waits for an answer, by three knocks.
+_CONNECTION: Final = {
+    "application_name": "headwater",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": str(int(WAIT_SECONDS * 1_000)),
+}
 Row = tuple[Any, ...]
 Execute = Callable[..., list[Row]]
 T = TypeVar("T")
 
 
 def place_of(uri: str) -> str:
-    """A database's address without whom and with which password it is opened."""
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    """A database's address, of all hosts where it has several, without whom and with which password it is opened."""
+    told = _told(uri)
+    pairs = zip_longest(told.get("host", "").split(","), told.get("port", "").split(","), fillvalue="")
+    return (
+        f"postgresql://{','.join(f'{host}:{port}' if port else host for host, port in pairs)}/{told.get('dbname', '')}"
+    )
+
+
+def conninfo_of(uri: str) -> str:
+    """What a connection is opened with; whatever the URI says itself wins."""
+    told = _told(uri)
+    # Of several hosts, those that stand by let nobody write.
+    several = {"target_session_attrs": "read-write"} if "," in told.get("host", "") else {}
+    # Of two settings of one name the server takes the latter.
+    options = f"{_OPTIONS} {told.get('options', '')}".strip()
+    return make_conninfo("", **{**_CONNECTION, **several, **told, "options": options})
+
+
+def _told(uri: str) -> dict[str, str]:
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(uri).items()}
+    except psycopg.ProgrammingError:
+        # Its own words may hold a part of the password.
+        raise InvalidRequest(
+            "The address of a Postgres database cannot be read. Write postgresql://user:password@host:5432/database, "
+            "with %40 for an @ in the password."
+        ) from None
 
 
 class PostgresDatabase:
@@ -105,14 +143,7 @@ class PostgresDatabase:
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:
-                return psycopg.connect(
-                    self._uri,
-                    autocommit=True,
-                    prepare_threshold=None,
-                    options=_OPTIONS,
-                    connect_timeout=10,
-                    application_name="headwater",
-                )
+                return psycopg.connect(conninfo_of(self._uri), autocommit=True, prepare_threshold=None)
             except psycopg.OperationalError as error:
                 if time.monotonic() > deadline or _is_final(error):
                     raise
