@@ -2,14 +2,16 @@
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 from behaviour_ledger import *  # noqa: F403
 from behaviour_ledger import NOW
 
-from headwater.errors import InvalidRequest, Unavailable
+from headwater.errors import Conflict, InvalidRequest, Unavailable
 from headwater.storage import postgres_database
+from headwater.storage.holding import holding
 from headwater.storage.ledger import Ledger, open_ledger
 from headwater.storage.postgres_database import PostgresDatabase
 
@@ -84,3 +86,14 @@ def test_a_host_that_vanishes_is_noticed_in_time_and_limits_in_the_address_win(l
     with socket.socket(fileno=socket.dup(database._open().fileno())) as line:
         limits = [line.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_USER_TIMEOUT)]
     assert limits == [7, 30_000]
+
+
+def test_a_machine_whose_clock_is_ahead_does_not_take_a_living_holders_lease(ledger: Ledger, ledger_uri: str) -> None:
+    def ahead() -> datetime:
+        return datetime.now(UTC) + timedelta(minutes=5)
+
+    with holding(ledger, "run", "headwater run", lambda: datetime.now(UTC), lambda: None):
+        with ledger._database.transaction() as run:
+            run("update leases set host = 'elsewhere', place = 'elsewhere'")
+        with pytest.raises(Conflict, match="on elsewhere"), holding(open_ledger(ledger_uri), "run", "b", ahead, print):
+            pass

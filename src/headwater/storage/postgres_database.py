@@ -9,6 +9,7 @@ vanished without a word is noticed within WAIT_SECONDS, not after the two hours 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from itertools import zip_longest
 from threading import RLock
 from typing import Any, Final, TypeVar
@@ -107,6 +108,11 @@ class PostgresDatabase:
                     connection.execute("rollback")
                 raise
             connection.execute("commit")
+
+    def clock(self) -> datetime:
+        """The server's: those who share a ledger here are on several machines, whose clocks may differ."""
+        moment: datetime = self.query("select clock_timestamp()")[0][0]
+        return moment
 
     def close(self) -> None:
         with self._lock:
