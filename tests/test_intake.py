@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import rounds
+from pyspark.sql import SparkSession
 
 from headwater import lake as lakes
 from headwater.begin import new_run, recorded
@@ -64,14 +65,14 @@ def log(tmp_path: Path) -> DirectoryLog:
     return log
 
 
-def following(log: DirectoryLog, bring: Any) -> DirectoryIntake:
+def following(spark: SparkSession, log: DirectoryLog, bring: Any) -> DirectoryIntake:
     settings = resolve(log.directory.parent, {}, {}, {"run.trigger_seconds": 0.1})
-    intake = DirectoryIntake(None, settings, log, 0, bring, threading.Event())  # type: ignore[arg-type]
+    intake = DirectoryIntake(spark, settings, log, 0, bring, threading.Event())
     intake.follow()
     return intake
 
 
-def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(log: DirectoryLog) -> None:
+def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(spark: SparkSession, log: DirectoryLog) -> None:
     seen: list[str] = []
     three = threading.Event()
 
@@ -80,7 +81,7 @@ def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(log: Dir
         if len(seen) == 3:
             three.set()
 
-    intake = following(log, bring)
+    intake = following(spark, log, bring)
     log.publish_raw(["three"])
     assert three.wait(PATIENCE_SECONDS)
     intake.check()
@@ -91,11 +92,11 @@ def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(log: Dir
     assert "intake" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_who_waits_for_an_intake_hears_why_it_ended(log: DirectoryLog) -> None:
+def test_who_waits_for_an_intake_hears_why_it_ended(spark: SparkSession, log: DirectoryLog) -> None:
     def bring(*_: object) -> None:
         raise Unavailable("The catalog does not answer.")
 
-    intake = following(log, bring)
+    intake = following(spark, log, bring)
     intake._following._thread.join(PATIENCE_SECONDS)
     with pytest.raises(Unavailable, match="catalog"):
         intake.check()

@@ -203,6 +203,8 @@ def test_a_segment_that_is_lost_still_says_so(directory_log: DirectoryLog, lost:
     (batch,) = read_segments(directory_log, 0, 1 << 20)
     assert batch["log_offset"].to_pylist() == [0, 1, None, None, 4, 5]
     assert batch["log_end"].to_pylist() == [2, 2, 4, 4, 6, 6]
+    (batch_from_there,) = read_segments(directory_log, 2, 1 << 20)
+    assert batch_from_there == batch.slice(2)
     assert batch["value"].to_pylist()[2:4] == [
         f"line {number} of the log is gone from its segment" for number in (2, 3)
     ]

@@ -71,6 +71,20 @@ def test_secrets_are_masked_only_when_set() -> None:
     assert (shown({}), shown({"s3.secret_key": "hush"})) == ("", "********")
 
 
+def test_a_password_in_an_address_is_masked_too() -> None:
+    def shown(uri: str) -> Any:
+        rows = {row["name"]: row["value"] for row in resolve(LAKE, {}, {"ledger.uri": uri}, {}).shown()}
+        return rows["ledger.uri"]
+
+    assert shown("postgresql://ann:p%40ss:w@db:5432/lake") == "postgresql://ann:********@db:5432/lake"
+    assert (
+        shown("postgresql://db/lake?user=ann&password=hush&x=1")
+        == "postgresql://db/lake?user=ann&password=********&x=1"
+    )
+    assert shown("postgresql://ann@db/lake") == "postgresql://ann@db/lake"
+    assert shown("sqlite:///a/b@c:d/ledger.db") == "sqlite:///a/b@c:d/ledger.db"
+
+
 def test_a_directory_without_the_file_is_not_a_lake_and_bad_toml_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="headwater init"):
         load(tmp_path)

@@ -25,6 +25,10 @@ class InvalidRequest(HeadwaterError):
     http_status = 400
 
 
+class AccessRefused(InvalidRequest):
+    """A store does not take our key: nothing is wrong with what was asked for, and mending the key mends it."""
+
+
 class NotFound(HeadwaterError):
     exit_code = 3
     http_status = 404

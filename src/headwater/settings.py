@@ -6,6 +6,7 @@ nearest valid name.
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -108,6 +109,17 @@ OPEN_SECTIONS: Final = ("spark.conf", "kafka.conf")
 MODEL_SECTION: Final = "model"
 
 
+MASK: Final = "********"
+_PASSWORDS: Final = re.compile(r"(?<=://)([^/@:]*):([^/@]*)@|\b(password|secret|token)=([^&\s]*)", re.IGNORECASE)
+
+
+def masked(value: Value) -> Value:
+    """An address without its password, wherever in it that stands."""
+    if not isinstance(value, str):
+        return value
+    return _PASSWORDS.sub(lambda m: f"{m[3]}={MASK}" if m[3] else f"{m[1]}:{MASK}@", value)
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A value and where it came from: `default`, the file, an environment variable or an option."""
@@ -146,7 +158,7 @@ class Settings:
         return [
             {
                 "name": setting.name,
-                "value": "********" if setting.secret and self[setting.name] else self[setting.name],
+                "value": MASK if setting.secret and self[setting.name] else masked(self[setting.name]),
                 "origin": self.chosen[setting.name].origin,
                 "purpose": setting.purpose,
             }

@@ -11,8 +11,8 @@ TRANSIENT: Final = ("MODEL_DOWN", "MISSING_OBJECT")
 RETRY_SECONDS_MIN: Final = 30
 RETRY_SECONDS_MAX: Final = 3_600
 RETRY_ATTEMPTS_MAX: Final = 16
-# Faults of one stored copy: another with the same content may be good.
-UNFETCHED: Final = ("MISSING_OBJECT", "CORRUPT")
+# Faults of one pointer or of what is stored under it: another with the same content may be good.
+UNFETCHED: Final = ("MISSING_OBJECT", "CORRUPT", "BAD_EVENT", "TOO_LARGE")
 # The ledger's fact that tells when the next one is due.
 RETRY_DUE: Final = "retry_due"
 

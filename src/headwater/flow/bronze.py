@@ -25,7 +25,8 @@ from headwater.clock import Clock
 from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
-from headwater.flow.continuity import Loss, lost_in_batch, record_losses
+from headwater.errors import Unavailable
+from headwater.flow.continuity import IDENTITY, Loss, lost_in_batch, record_losses
 from headwater.storage.ledger import Ledger
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.publish import progress_of, publish
@@ -78,7 +79,12 @@ class Verdict:
 def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
     begun = progress_of(spark, EVENTS).offsets
-    sized = _sized(lines, begun)
+    brought = _sized(lines)
+    sized = _unread(brought, begun)
+    if len(sized) < len(brought) and ledger.fact(IDENTITY) not in {None, log.identity()}:
+        raise Unavailable(
+            "The log was made anew while it was being read. Run again: what is missing is told then, and it begins anew."
+        )
     with _seen(lines, sized, begun) as (seen, rows):
         ends = _ends(seen)
         losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
@@ -119,14 +125,12 @@ def _bring(
     return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates))
 
 
-def _sized(lines: DataFrame | pa.Table, begun: Mapping[int, int]) -> pa.Table:
+def _sized(lines: DataFrame | pa.Table) -> pa.Table:
     """The batch in the driver; of a line that is too long to travel, only its place."""
     if isinstance(lines, pa.Table):
-        return _unread(lines, begun)
+        return lines
     small = F.coalesce(F.octet_length("value") <= SMALL_BYTES, F.lit(True))
-    return _unread(
-        lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")).toArrow(), begun
-    )
+    return lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")).toArrow()
 
 
 def _parse(lines: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.errors import InternalError
+from headwater.errors import HeadwaterError, InternalError, Unavailable
 from headwater.flow.loop import Loop
 from headwater.settings import Settings
 from headwater.storage.directory_log import PARTITION, DirectoryLog
@@ -95,6 +95,7 @@ class DirectoryIntake:
         self._following.stop()
 
     def _look(self) -> bool:
+        self._spark.sparkContext.setLocalProperty(POOL, "intake")
         self.drain()
         return False
 
@@ -112,23 +113,29 @@ class StreamIntake:
         self._bring = bring
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
+        self._stopped = False
 
     def drain(self) -> None:
+        query = self.begin(once=True)
         try:
-            self.begin(once=True).awaitTermination()
-        except PySparkException:
+            query.awaitTermination()
+        except PySparkException as error:
             self._tell()
-            raise
+            raise _ended(query) from error
 
     def follow(self) -> None:
         self._query = self.begin(once=False)
 
     def check(self) -> None:
-        if self._query is not None and not self._query.isActive:
+        if self._stopped:  # which breaks off a batch, and Spark says so in its own words
+            if isinstance(self._failure, HeadwaterError):
+                raise self._failure
+        elif self._query is not None and not self._query.isActive:
             self._tell()
-            raise InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
+            raise _ended(self._query)
 
     def stop(self) -> None:
+        self._stopped = True
         for query in self._spark.streams.active:
             query.stop()
 
@@ -158,3 +165,12 @@ class StreamIntake:
     def _tell(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _ended(query: StreamingQuery) -> HeadwaterError:
+    """Why, where no batch of ours failed: then it was the reading."""
+    error = query.exception()
+    if error is None:
+        return InternalError("The log's stream ended by itself. See logs/spark.log in the lake.")
+    said = str(error).strip().splitlines()[0][:300]
+    return Unavailable(f"The log cannot be read: {said} Run again when it answers; nothing that was read is lost.")

@@ -49,13 +49,13 @@ class Loop:
 
     def _go(self) -> None:
         try:
-            finishing = False
-            while not (finishing or self._stopped.is_set()):
-                finishing = self._finishing.is_set()  # what was there by then is done in this round
-                self._woken.clear()
+            while True:
+                self._woken.clear()  # before looking why it was woken, else that could be missed
+                finishing = self._finishing.is_set()
                 while not self._stopped.is_set() and self._work():
                     pass
-                if not finishing:
-                    self._woken.wait(self._every)
+                if finishing or self._stopped.is_set():
+                    return
+                self._woken.wait(self._every)
         except BaseException as error:  # not lost with the thread
             self._failure = error

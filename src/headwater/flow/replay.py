@@ -51,7 +51,10 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     """Until the model has caught up (True), or it may not go on or is stopped (False)."""
     with run.interruptible():
         run.begin()
-        run.follow(without=_stage_in_trouble(run))
+        without = _stage_in_trouble(run)
+        if without != "derive":
+            run.end_cut_short()
+        run.follow(without=without)
         pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
         while not run.stop.is_set():
             run.check()
@@ -64,6 +67,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
                 if caught_up:
                     _caught_up(run, known)
             if caught_up:
+                note_due(run.spark, run.ledger)  # from here on what it left in quarantine is tried again by every run
                 run.finish()
                 return True
             run.derive()

@@ -74,7 +74,7 @@ class Run:
     account: Account = field(default_factory=Account)
     _unsettled: bool = False
     _came: threading.Event = field(default_factory=threading.Event)
-    # Who writes vectors, one at a time: what a retry embeds again, the stage must not embed at that moment.
+    # Held by who embeds texts: the stage must not move on while a replay finds out whether it has caught up.
     embedding: threading.Lock = field(default_factory=threading.Lock)
     _ends: ExitStack = field(default_factory=ExitStack)
     _intake: Intake = field(init=False, repr=False)
@@ -121,8 +121,7 @@ class Run:
     def retry(self, reason: str | None, model: str | None) -> Retried:
         """Try again what is quarantined, at once; with `model` by that one, on the steps that it is for."""
         settle_models(self.settings, self.ledger, self.clock)
-        while is_cut_short(self._work()) and self._derive():
-            pass  # else what is retried of such a batch would be derived once more by the next run
+        self.end_cut_short()
         known = introduce(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
@@ -156,9 +155,11 @@ class Run:
             if not (self.stop.is_set() and isinstance(error, PySparkException | Py4JError)):
                 raise
         finally:
-            self._ends.close()
-            ended.set()
-            watcher.join()
+            try:
+                self._ends.close()
+            finally:
+                ended.set()
+                watcher.join()
 
     def begin(self) -> None:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
@@ -192,10 +193,16 @@ class Run:
         """Bring in no more; derive, embed and index what there is, and organise it, unless the run is stopped."""
         self._intake.check()
         self._intake.stop()
+        self._intake.check()
         while not self.stop.is_set() and self.derive():
             self._findable.check()
         self._resting = True
         self._findable.finish()
+
+    def end_cut_short(self) -> None:
+        """Derive the rest of a batch that a kill left in some tables only, before rows are added in another way."""
+        while is_cut_short(self.settings, pictures=bool(read_book(self.ledger).kept("picture"))) and self._derive():
+            pass
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:
         if losses:
@@ -294,8 +301,7 @@ class Run:
         begun = time.monotonic()
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        with self.embedding:
-            retried = Retrying(self.spark, self.settings, book, self.clock).due(spent)
+        retried = Retrying(self.spark, self.settings, book, self.clock).due(spent)
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
         self.wake()

@@ -112,10 +112,15 @@ class DirectoryLog:
     def segments(self, offset: int) -> Iterator[tuple[Segment, bytes]]:
         """Whole segments, from the one that holds `offset` to the newest there is now; one that is gone is empty."""
         with self._locked(fcntl.LOCK_SH):  # a listing while somebody publishes may show the later of two alone
-            ahead = [segment for segment in self._list() if segment.end > offset]
-        for number, segment in enumerate(ahead):
-            if number and (missing := segment.base - ahead[number - 1].end) > 0:
-                yield Segment(segment.base - missing, missing), b""
+            listed = self._list()
+        # Before the first of all it has expired, which is another loss and told as one.
+        reached = max(offset, listed[0].base) if listed else offset
+        for segment in listed:
+            if segment.end <= offset:
+                continue
+            if segment.base > reached:
+                yield Segment(reached, segment.base - reached), b""
+            reached = segment.end
             try:
                 data = (self.directory / segment.name).read_bytes()
             except FileNotFoundError:  # it has just expired: who reads on will find the gap

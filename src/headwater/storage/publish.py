@@ -228,7 +228,13 @@ def _load(spark: SparkSession, table: Table) -> JavaObject:
     jvm: Any = spark._jvm
     # A catalog is looked up in the settings of the thread's active session, whichever session is passed.
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
-    loaded: JavaObject = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, f"lake.{table.name}"
-    )
+    try:
+        loaded: JavaObject = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            spark._jsparkSession, f"lake.{table.name}"
+        )
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage()).partition("\n")[0][:300]
+        raise Unavailable(
+            f"{table.name} cannot be loaded: {said}. Check the catalog and the warehouse, then run again."
+        ) from error
     return loaded

@@ -77,6 +77,9 @@ class DirectoryRawStore:
         with self._open(key) as file:
             yield from read_chunks(file)
 
+    def kept_chunks(self, pointer: Pointer) -> Iterator[bytes] | None:
+        return None
+
     def head(self, key: str) -> ObjectStat | None:
         try:
             with self._open(key) as file:

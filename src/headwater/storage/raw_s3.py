@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
 from headwater.domain.pointer import Pointer
-from headwater.errors import Conflict, DataFault, HeadwaterError, InvalidRequest, NotFound, Unavailable
+from headwater.errors import AccessRefused, Conflict, DataFault, HeadwaterError, NotFound, Unavailable
 from headwater.storage.raw_store import (
     CHUNK_BYTES,
     ObjectStat,
@@ -33,6 +33,13 @@ from headwater.storage.s3 import S3Target
 
 Parts = list[dict[str, Any]]
 PRECONDITION_FAILED: Final = 412
+_KEY_TROUBLE: Final = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidToken",
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+)
 _CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
 
 
@@ -102,15 +109,24 @@ class S3RawStore:
             raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self._place}.") from None
 
     def _version(self, pointer: Pointer) -> bytes | None:
-        """None where the store has no such version, or does not know what one is."""
+        kept = self._kept(pointer)
+        return bytes(kept.read()) if kept else None
+
+    def kept_chunks(self, pointer: Pointer) -> Iterator[bytes] | None:
+        with _translated(checked_key(pointer.path)):
+            kept = self._kept(pointer) if pointer.version_id else None
+        return _read_on(kept, pointer.path) if kept else None
+
+    def _kept(self, pointer: Pointer) -> Any:
+        """The body of the version; None where the store has no such version, or does not know what one is."""
         span = f"bytes={pointer.offset}-{pointer.offset + pointer.size - 1}"
         try:
             found = self._client.get_object(**self._where(pointer.path), VersionId=pointer.version_id, Range=span)
         except ClientError as error:
-            if _status(error) in {400, 404, 405, 416}:
+            if _status(error) in {400, 404, 405, 416} and not _is_about_key(error):
                 return None
             raise
-        return bytes(found["Body"].read())
+        return found["Body"]
 
     def chunks(self, key: str) -> Iterator[bytes]:
         with _translated(checked_key(key)):
@@ -261,15 +277,19 @@ def _stat_of(found: Any) -> ObjectStat:
     return ObjectStat(found["path"], found["size"], found["last_modified"], etag, found["version"])
 
 
+def _read_on(body: Any, key: str) -> Iterator[bytes]:
+    with _translated(key):
+        while chunk := body.read(CHUNK_BYTES):
+            yield chunk
+
+
 @contextmanager
 def _translated(key: str) -> Iterator[None]:
     """The one place where two SDKs' errors become ours."""
     try:
         yield
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise InvalidRequest(
-            f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy."
-        ) from error
+        raise _refused(key) from error
     except (BaseError, FileNotFoundError, ClientError, BotoCoreError, ValueError) as error:
         raise _translation(error, key) from error
 
@@ -279,8 +299,17 @@ def _status(error: Exception) -> int | None:
     return error.response["ResponseMetadata"].get("HTTPStatusCode") if isinstance(error, ClientError) else None
 
 
+def _is_about_key(error: Exception) -> bool:
+    """Some refusals come as a bad request."""
+    return isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") in _KEY_TROUBLE
+
+
+def _refused(key: str) -> AccessRefused:
+    return AccessRefused(f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy.")
+
+
 def _translation(error: Exception, key: str) -> HeadwaterError:
-    if _status(error) in {401, 403}:
-        return InvalidRequest(f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy.")
+    if _status(error) in {401, 403} or _is_about_key(error):
+        return _refused(key)
     said = str(error).partition("\n")[0][:300]
     return Unavailable(f"S3 failed at {key}: {said}. Check s3.endpoint and the bucket, then try again.")

@@ -52,6 +52,10 @@ class RawStore(Protocol):
         """The object in pieces, unverified; NotFound where there is none."""
         ...
 
+    def kept_chunks(self, pointer: Pointer) -> Iterator[bytes] | None:
+        """The version that the pointer names, in pieces, unverified; None where the store keeps no such version."""
+        ...
+
     def head(self, key: str) -> ObjectStat | None: ...
 
     def list(self, prefix: str = "") -> Iterator[ObjectStat]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Hadoop's names for the same thing; a table written under one is read under another.
 SCHEMES: Final = ("s3", "s3a", "s3n")
 RETRY_SECONDS = 30.0  # a server that is restarting is waited for; one that is gone is not
+REQUEST_SECONDS: Final = 3600.0
 ATTEMPTS: Final = 8  # with the SDKs' growing pauses a server may say SlowDown for half a minute
 FILE_IO: Final = "headwater.storage.s3_files.S3Files"
 
@@ -159,7 +160,12 @@ class S3Target:
         )
 
     def _client_options(self) -> Any:
-        options: dict[str, Any] = {"allow_http": self.endpoint.startswith("http://")}
+        options: dict[str, Any] = {
+            "allow_http": self.endpoint.startswith("http://"),
+            # By default all of a request must be over in 30 s, however large its body; it is silence that tells.
+            "timeout": timedelta(seconds=REQUEST_SECONDS),
+            "read_timeout": timedelta(seconds=RETRY_SECONDS),
+        }
         return options | ({"root_certificate": read_authority(self.ca_file)} if self.ca_file else {})
 
     def _virtual_endpoint(self) -> str:

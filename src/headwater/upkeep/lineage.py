@@ -87,11 +87,19 @@ def fetch_object(catalog: catalogs.Tables, raw_store: RawStore, name: str) -> It
 
 def _verified_chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
     hashed = hashlib.sha256()
-    for chunk in raw_store.chunks(pointer.path):
+    for chunk in _chunks(raw_store, pointer):
         hashed.update(chunk)
         yield chunk
     if hashed.hexdigest() != pointer.checksum:
         raise DataFault("CORRUPT", f"{pointer.path} no longer has the checksum {pointer.checksum}.")
+
+
+def _chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
+    """As stored under its name; where that was written over or deleted, of the version that the pointer names."""
+    stored = raw_store.head(pointer.path)
+    if stored is None or stored.version_id not in {None, pointer.version_id}:
+        return raw_store.kept_chunks(pointer) or raw_store.chunks(pointer.path)
+    return raw_store.chunks(pointer.path)
 
 
 def _resolve(catalog: catalogs.Tables, name: str) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from headwater.domain.modality import Modality
-from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable
-from headwater.flow.derive.fetch import Fetched, fetcher
+from headwater.errors import AccessRefused, DataFault, HeadwaterError, InvalidRequest, Unavailable
+from headwater.flow.derive.fetch import Fetched, fetcher, is_remote
 from headwater.flow.derive.frames import packed, read_message
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.models.loaded import Models
@@ -64,6 +64,7 @@ class Worker:
         self.limits = Limits.from_settings(values)
         self._models = Models(values, config.get("models", {}), self._loading)
         self._fetch = fetcher(config, self.limits)
+        self.remote = is_remote(config)
         self._own_steps: dict[str, str] = config.get("steps", {})
         self._runs: dict[tuple[str, str], Run] = {}
         self._replies = replies
@@ -106,13 +107,19 @@ class _Attempt:
         job, worker = self._job, self._worker
         first = job["steps"][0]["tag"]
         try:
+            if worker.remote:
+                self._tell(fetching=True)
             with worker._fetch(job["pointer"], job["text"]) as fetched:
+                if worker.remote:
+                    self._tell(fetching=False)
                 source = self._source(fetched)
                 for step in job["steps"]:
                     if not self._attempt(step, source) and step["step"] == WHOLE_OBJECT:
                         break
         except DataFault as fault:
             self._fault(first, fault.reason, fault.detail)
+        except AccessRefused as error:
+            self._say(unavailable=str(error))
         except InvalidRequest as error:  # the store refuses the path: an event from elsewhere made it
             self._fault(first, "BAD_EVENT", str(error))
         except HeadwaterError as error:  # the store's trouble, not the object's

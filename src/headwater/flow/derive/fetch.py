@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.domain.pointer import Pointer
-from headwater.errors import DataFault, NotFound
+from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.flow.derive.source import Limits
 from headwater.flow.models.registry import find_place
 from headwater.settings import Settings, resolve
 from headwater.storage.raw_store import RawStore, open_raw_store
+from headwater.storage.s3 import is_s3
 
 MEMORY_BYTES_MAX: Final = 16 << 20
 
@@ -36,12 +37,24 @@ def fetcher(config: Mapping[str, Any], limits: Limits) -> Fetch:
             yield own(pointer)
             return
         if store is None:
-            settings = _settings(config)
-            store = open_raw_store(settings.text("raw.uri"), settings)
+            store = _store(config)
         with _stored(store, Pointer.from_dict(dict(pointer))) as content:
             yield content
 
     return fetch
+
+
+def is_remote(config: Mapping[str, Any]) -> bool:
+    """Whether bytes come from another machine, which may keep one waiting."""
+    return not config.get("fetch") and is_s3(_settings(config).text("raw.uri"))
+
+
+def _store(config: Mapping[str, Any]) -> RawStore:
+    settings = _settings(config)
+    try:
+        return open_raw_store(settings.text("raw.uri"), settings)
+    except InvalidRequest as error:  # of this machine's settings, not of an object
+        raise Unavailable(str(error)) from error
 
 
 def _settings(config: Mapping[str, Any]) -> Settings:
@@ -68,7 +81,7 @@ def _stored(store: RawStore, pointer: Pointer) -> Iterator[Fetched]:
         raise DataFault("MISSING_OBJECT", str(error)) from error
     # A file without a name: nothing is left behind when the child is killed.
     with tempfile.TemporaryFile() as file:
-        _require_checksum(pointer, _copied(store, pointer, file))
+        _bring(store, pointer, file)
         yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
@@ -77,14 +90,27 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _copied(store: RawStore, pointer: Pointer, file: Any) -> str:
-    hashed = hashlib.sha256()
+def _bring(store: RawStore, pointer: Pointer, file: Any) -> None:
     try:
-        for chunk in store.chunks(pointer.path):
-            hashed.update(chunk)
-            file.write(chunk)
-    except NotFound as error:
-        raise DataFault("MISSING_OBJECT", str(error)) from error
+        try:
+            _require_checksum(pointer, _copied(store.chunks(pointer.path), file))
+        except NotFound as error:
+            raise DataFault("MISSING_OBJECT", str(error)) from error
+    except DataFault:
+        # Somebody wrote over it, or deleted its name; the version may be there all the same.
+        kept = store.kept_chunks(pointer)
+        if kept is None:
+            raise
+        file.seek(0)
+        file.truncate()
+        _require_checksum(pointer, _copied(kept, file))
+
+
+def _copied(chunks: Iterator[bytes], file: Any) -> str:
+    hashed = hashlib.sha256()
+    for chunk in chunks:
+        hashed.update(chunk)
+        file.write(chunk)
     file.flush()
     return hashed.hexdigest()
 

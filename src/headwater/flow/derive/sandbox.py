@@ -24,6 +24,7 @@ from headwater.flow.derive.source import Limits
 from headwater.settings import SETTINGS, Settings
 
 ATTEMPTS: Final = 2
+FETCH_SECONDS: Final = 600.0  # a store may take this long to bring an object; one that says nothing gives up before
 LOAD_SECONDS: Final = 60.0  # a cold machine may take this long to start a child or to load a model, on top of its step
 READ_BYTES: Final = 1 << 20
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -166,6 +167,7 @@ class _Run:
         self.finished: dict[int, Result] = {}
         self.partial: dict[int, Result] = {}
         self.allowed: dict[int, float] = {}
+        self.fetching: set[int] = set()
         self.trouble: tuple[str, str] | None = None
 
     def note(self, message: Mapping[str, Any]) -> None:
@@ -175,11 +177,14 @@ class _Run:
         if "begun" in message:
             self.begun.add(number)
             self.partial[number] = {}
+        elif "fetching" in message:
+            (self.fetching.add if message["fetching"] else self.fetching.discard)(number)
         elif "allow" in message:
             self.allowed[number] = max(self.allowed.get(number, 0.0), float(message["allow"]))
         elif "done" in message:
             self.finished[number] = self.partial.pop(number)
             self.allowed.pop(number, None)
+            self.fetching.discard(number)
         else:
             answer = {"fault": tuple(message["fault"])} if "fault" in message else {"ok": message["ok"]}
             self.partial[number][message["tag"]] = answer
@@ -211,6 +216,7 @@ class _Child:
             # The clock starts again with each answer; what an object was allowed on top holds for all its steps.
             allowed = max(run.allowed.values(), default=0.0)
             seconds = self._limits.step_seconds + allowed + (LOAD_SECONDS if self._loading else 0)
+            seconds += FETCH_SECONDS if run.fetching else 0
             data = self._receive(time.monotonic() + seconds)
             if not data:
                 run.trouble = self._trouble(hung=data is None)

@@ -26,6 +26,7 @@ from headwater.flow.derive.outcome import SCHEMA, TABLES
 from headwater.flow.derive.worker import Work, derive_batches
 from headwater.flow.parts import deal, run_parts
 from headwater.flow.spent import Spent, spent_by_tag
+from headwater.settings import Settings
 from headwater.storage.peek import peek_progress
 from headwater.storage.publish import not_yet_in, publish
 
@@ -75,10 +76,13 @@ def derive_next(spark: SparkSession, work: Work, cut: Cut, workers: int) -> Deri
     return Derived(batch.events, *_derive(spark, batch.pending, work.only(live), workers, publish_live))
 
 
-def is_cut_short(work: Work) -> bool:
-    """Whether a run was killed between the commits of a batch, so that some tables are ahead of others."""
-    tables = [table for table in TABLES if _in_use(table, work)]
-    reached = {table.name: peek_progress(work.settings, table).seq_of(EVENTS.name) for table in tables}
+def is_cut_short(settings: Settings, *, pictures: bool) -> bool:
+    """Whether a run was killed between the commits of a batch, so that some tables are ahead of others.
+
+    `pictures` says that vectors of pictures are made.
+    """
+    tables = [table for table in TABLES if pictures or table is not EMBEDDINGS]
+    reached = {table.name: peek_progress(settings, table).seq_of(EVENTS.name) for table in tables}
     return max(reached.values()) > _begin(reached)
 
 

@@ -135,7 +135,8 @@ class _Desk:
             for row, result in zip(part, results, strict=True):
                 content = _content(row)
                 yield from self._rows_of(row, result, again=content in told)
-                told.add(content)
+                if any("ok" in answer for answer in result.values()):
+                    told.add(content)
 
     def _rows_of(self, row: Row, results: Mapping[str, Answer], *, again: bool) -> Iterator[dict[str, Any]]:
         """`again` where an equal object had its rows from the same answers: no model was called for this one."""

@@ -84,9 +84,11 @@ def _loaded(work: EmbedWork) -> Model:
 
 def _memo(settings: Settings) -> Memo:
     """Once per Python worker, looked at again for every task."""
-    memo = _memos.setdefault(settings.text("memo.uri"), open_memo(settings))
-    memo.refresh()
-    return memo
+    uri = settings.text("memo.uri")
+    if uri not in _memos:
+        _memos[uri] = open_memo(settings)
+    _memos[uri].refresh()
+    return _memos[uri]
 
 
 def _chunk_rows(row: Mapping[str, Any]) -> Iterator[Row]:
