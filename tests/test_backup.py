@@ -2,7 +2,13 @@
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from contextlib import redirect_stdout
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +19,9 @@ from sample_rows import NOON, append, rows
 
 from headwater import lake as lakes
 from headwater.cli.main import main
-from headwater.domain.progress import NEXT_SEQ
-from headwater.domain.tables import EMBEDDINGS, TABLES, TRANSCRIPTS
-from headwater.errors import Conflict, DataFault, NotFound
+from headwater.domain.progress import CONSUMED, NEXT_SEQ
+from headwater.domain.tables import CAPTIONS, EMBEDDINGS, TABLES, TRANSCRIPTS
+from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
 from headwater.storage import catalog as catalogs
 
 
@@ -152,3 +158,127 @@ def test_a_backup_that_names_a_lost_file_or_is_cut_is_refused(lake: Path, backup
     lose(lake, "catalog")
     gone = headwater("restore", backup, "--lake", lake)
     assert gone.code == NotFound.exit_code and TRANSCRIPTS.name in gone.out["error"]["message"]
+
+
+# Dies at the given word of a restore, by the signal that nothing can catch.
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from headwater.components import Components
+from headwater.settings import load
+from headwater.upkeep.backup import restore
+
+def report(text):
+    if sys.argv[3] in text:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+parts = Components(load(Path(sys.argv[1])))
+restore(parts, Path(sys.argv[2]), force=sys.argv[4] == "force", clock=parts.clock, report=report)
+"""
+
+
+def kill_a_restore(lake: Path, backup: Path, at: str, force: str = "") -> None:
+    line = [sys.executable, "-c", _KILLED, str(lake), str(backup), at, force]
+    assert subprocess.run(line, check=False, timeout=60).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("at", ["Restoring", "ledger restored", f"{EMBEDDINGS.name}"])
+def test_a_restore_that_was_killed_is_finished_by_running_it_again(lake: Path, backup: Path, at: str) -> None:
+    then = locations(lake)
+    with lakes.open(lake) as opened:
+        opened._components.index.set_position(9)
+    lose(lake, "catalog", "ledger")
+    kill_a_restore(lake, backup, at)
+    with pytest.raises(NotFound):
+        lakes.open(lake)
+    done = headwater("restore", backup, "--lake", lake)
+    assert done.code == 0 and done.out["ledger_lost"]
+    assert locations(lake) == then
+    with lakes.open(lake) as opened:
+        assert opened.pending().index == 3
+        assert opened._components.ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
+
+
+def test_a_restored_catalog_never_stands_beside_an_index_that_is_ahead(lake: Path, backup: Path) -> None:
+    then = locations(lake)
+    with lakes.open(lake) as opened:
+        opened._components.index.set_position(9)
+    lose(lake, "catalog")
+    kill_a_restore(lake, backup, EMBEDDINGS.name)
+    assert locations(lake) == then
+    with lakes.open(lake) as opened:
+        assert opened.pending().index == 3
+    assert headwater("restore", backup, "--lake", lake).code == 0
+
+
+def test_a_killed_restore_of_the_ledger_alone_is_finished_though_the_tables_moved_on(lake: Path, backup: Path) -> None:
+    add_transcript(lake, "after the backup")
+    now = locations(lake)
+    lose(lake, "ledger")
+    kill_a_restore(lake, backup, "ledger restored")
+    assert headwater("restore", backup, "--lake", lake).code == 0
+    assert locations(lake) == now
+    with lakes.open(lake) as opened:
+        assert opened._components.ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
+
+
+def test_a_killed_restore_by_force_leaves_no_lake_that_is_half_set_back(lake: Path, backup: Path) -> None:
+    then = locations(lake)
+    add_transcript(lake, "after the backup")
+    kill_a_restore(lake, backup, "ledger restored", "force")
+    with pytest.raises(NotFound):
+        lakes.open(lake)
+    assert headwater("restore", backup, "--lake", lake, "--force").code == 0
+    assert locations(lake) == then
+
+
+def test_a_table_that_is_missing_comes_back_alone(lake: Path, backup: Path) -> None:
+    then = locations(lake)
+    with lakes.open(lake) as opened:
+        opened._components.catalog.drop_table(CAPTIONS.name)
+    done = headwater("restore", backup, "--lake", lake)
+    assert done.code == 0 and done.out["restored"]["tables"] == 1
+    assert locations(lake) == then
+
+
+def test_a_missing_table_of_which_more_was_read_than_the_backup_has_is_restored_only_by_force(
+    lake: Path, backup: Path
+) -> None:
+    then = locations(lake)
+    with lakes.open(lake) as opened:
+        catalog = opened._components.catalog
+        catalogs.set_properties_if(catalog, EMBEDDINGS.name, {}, {CONSUMED: json.dumps({TRANSCRIPTS.name: 2})})
+        catalog.drop_table(TRANSCRIPTS.name)
+    refused = headwater("restore", backup, "--lake", lake)
+    assert refused.code == Conflict.exit_code and EMBEDDINGS.name in refused.out["error"]["message"]
+    assert headwater("restore", backup, "--lake", lake, "--force").code == 0
+    assert locations(lake) == then
+
+
+@pytest.fixture
+def rest_server() -> Iterator[str]:
+    """It says that it is an Iceberg REST catalog, and nothing else."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"defaults": {}, "overrides": {}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_rest_catalog_is_backed_up_by_its_own_server(
+    lake: Path, backup: Path, tmp_path: Path, rest_server: str
+) -> None:
+    chosen = ("--lake", lake, "--set", f"catalog.uri={rest_server}")
+    for line in (("backup", tmp_path / "other"), ("restore", backup)):
+        refused = headwater(*line, *chosen)
+        assert refused.code == InvalidRequest.exit_code and "own tools" in refused.out["error"]["message"]
+    assert not (tmp_path / "other").exists()

@@ -1,40 +1,76 @@
-"""Catalog pointers: which metadata file is each table's current one, read at one instant and set one by one."""
+"""Catalog pointers: which metadata file is each table's current one, read at one instant and set at one instant."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headwater.domain.progress import Progress
+from headwater.errors import InvalidRequest
 from headwater.storage.catalog import translated
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.io import InputFile
 
 
 def read_pointers(catalog: "Catalog") -> dict[str, str]:
     """By table. One statement, so what is read is a state that the lake was in."""
-    from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+    from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import select
     from sqlalchemy.orm import Session
 
-    with translated("the catalog"):
-        assert isinstance(catalog, SqlCatalog)
+    known = _in_sql(catalog)
+    with translated("the catalog"), Session(known.engine) as session:
         columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
-        with Session(catalog.engine) as session:
-            rows = session.execute(select(*columns).where(IcebergTables.catalog_name == catalog.name)).all()
+        rows = session.execute(select(*columns).where(IcebergTables.catalog_name == known.name)).all()
     return {f"{namespace}.{name}": str(location) for namespace, name, location in rows if location}
 
 
-def set_pointer(catalog: "Catalog", table: str, metadata: str) -> None:
-    """Whatever it was before; no file is deleted. Twice is once."""
-    with translated(table):
-        catalog.create_namespace_if_not_exists(table.rpartition(".")[0])
-        if catalog.table_exists(table):
-            if catalog.load_table(table).metadata_location == metadata:
-                return
-            catalog.drop_table(table)
-        catalog.register_table(table, metadata)
+def set_pointers(catalog: "Catalog", pointers: Mapping[str, str]) -> None:
+    """All or none, whatever they were before; no file is deleted. Twice is once."""
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import delete, insert
+    from sqlalchemy.orm import Session
+
+    known = _in_sql(catalog)
+    with translated("the catalog"):
+        for namespace in {table.rpartition(".")[0] for table in pointers}:
+            known.create_namespace_if_not_exists(namespace)
+        with Session(known.engine) as session:
+            for table, metadata in pointers.items():
+                namespace, _, name = table.rpartition(".")
+                row = known._create_table_row(namespace, name, metadata)
+                key = ("catalog_name", "table_namespace", "table_name")
+                session.execute(delete(IcebergTables).filter_by(**{column: row[column] for column in key}))
+                session.execute(insert(IcebergTables).values(**row))
+            session.commit()
 
 
 def is_there(catalog: "Catalog", metadata: str) -> bool:
-    from pyiceberg.io import load_file_io
+    with translated(metadata):
+        return _file(catalog, metadata).exists()
+
+
+def progress_at(catalog: "Catalog", metadata: str) -> Progress:
+    """How far a table had come when this metadata file was its current one."""
+    from pyiceberg.serializers import FromInputFile
 
     with translated(metadata):
-        return load_file_io(catalog.properties, metadata).new_input(metadata).exists()
+        return Progress.from_properties(FromInputFile.table_metadata(_file(catalog, metadata)).properties)
+
+
+def _file(catalog: "Catalog", metadata: str) -> "InputFile":
+    from pyiceberg.io import load_file_io
+
+    return load_file_io(catalog.properties, metadata).new_input(metadata)
+
+
+def _in_sql(catalog: "Catalog") -> "SqlCatalog":
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    if not isinstance(catalog, SqlCatalog):
+        raise InvalidRequest(
+            "The catalog is an Iceberg REST server, which tells no pointers of one instant and lets nobody set them. "
+            "Back up and restore that server's own database, and the ledger's, with their own tools."
+        )
+    return catalog

@@ -6,23 +6,24 @@ Safe beside a run: the pointers are read first and at one instant, the ledger af
 what a run claims that is killed before its commit, and the next run forgets it.
 A restore brings back what is lost and leaves what is there; setting back what is there takes force. Keys that the
 ledger should have, because bronze has their rows, are added: an older ledger lets nothing in twice.
+Killed, it is run again: what is ahead is forgotten before the tables are set back, all pointers are set at once, and a
+ledger gets its format last, so that nobody opens the lake before.
 """
 
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headwater.clock import Clock, to_text
-from headwater.domain.progress import Progress
 from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
 from headwater.storage.holding import holding
 from headwater.storage.ledger import Ledger
-from headwater.storage.ledger_copy import CLAIMS, count_claims, read_ledger, write_ledger
-from headwater.storage.pointers import is_there, read_pointers, set_pointer
+from headwater.storage.ledger_copy import CLAIMS, FACTS, count_claims, read_ledger, write_ledger
+from headwater.storage.pointers import is_there, progress_at, read_pointers, set_pointers
 from headwater.storage.reading import scan
 from headwater.storage.vector_index import VectorIndex
 from headwater.upkeep.backup_file import POINTER, Line, check_backup, read_backup, write_backup
@@ -31,7 +32,8 @@ from headwater.upkeep.format import MOVED_TO
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-_CHECKPOINTS = "checkpoints.uri"
+_CHECKPOINTS: Final = "checkpoints.uri"
+_FORMAT: Final = "format"  # a ledger without this fact is a lake that nobody opens
 
 
 class Parts(Protocol):
@@ -58,6 +60,8 @@ class TablePointer:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
+    """`catalog_lost`: a table is missing in it. `ledger_lost`: it knows no lake, or a restore was killed."""
+
     made_at: str
     tables: tuple[TablePointer, ...]
     claims: int
@@ -73,6 +77,10 @@ class RestorePlan:
     @property
     def lost(self) -> bool:
         return self.catalog_lost or self.ledger_lost
+
+    def pointers(self, *, force: bool) -> dict[str, str]:
+        """Those to set: of tables that are missing, or with `force` of all."""
+        return {each.table: each.metadata for each in self.tables if force or each.found is None}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -116,8 +124,8 @@ def plan_restore(parts: Parts, file: Path) -> RestorePlan:
         tables=tuple(pointers),
         claims=claims,
         claims_found=count_claims(parts.ledger),
-        catalog_lost=all(each.found is None for each in pointers),
-        ledger_lost=parts.ledger.fact("format") is None,
+        catalog_lost=any(each.found is None for each in pointers),
+        ledger_lost=parts.ledger.fact(_FORMAT) is None,
     )
 
 
@@ -131,26 +139,53 @@ def _check_metadata(parts: Parts, pointers: list[TablePointer]) -> None:
 
 
 def restore(parts: Parts, file: Path, *, force: bool, clock: Clock, report: Callable[[str], None]) -> Restored:
-    """Bring back what is lost, or with `force` everything; Conflict where nothing is lost and the lake has moved on."""
+    """Bring back what is lost, or with `force` everything; Conflict where rows would be lost that are there.
+
+    Killed at any moment, it is finished by being run again. Twice is once.
+    """
     if moved := parts.ledger.fact(MOVED_TO):
         raise Conflict(f"This lake has moved to {moved}. Restore it there.")
     with holding(parts.ledger, "run", "headwater restore", clock, _nothing):
         plan = plan_restore(parts, file)
-        if not (force or plan.lost or plan.same):
-            raise Conflict(
-                f"The lake is there and has moved on since this backup of {plan.made_at}. "
-                "--force sets it back; what came later is then lost, or read again from the log."
+        if not force:
+            _refuse_to_lose(parts, plan)
+        pointers, replace_ledger = plan.pointers(force=force), plan.ledger_lost or force
+        report("Restoring. If this is stopped half-way, run it again before anything else.")
+        emptied = _forget_what_is_ahead(parts, plan, pointers)
+        if replace_ledger:
+            write_ledger(
+                parts.ledger, (line for line in read_backup(file) if line[0] != POINTER and not _is_format(line))
             )
-        if plan.catalog_lost or force:
-            for each in plan.tables:
-                set_pointer(parts.catalog, each.table, each.metadata)
-                report(f"{each.table} restored")
-        if plan.ledger_lost or force:
-            write_ledger(parts.ledger, (line for line in read_backup(file) if line[0] != POINTER))
             report("ledger restored")
+        if pointers:
+            set_pointers(parts.catalog, pointers)
+            report(f"{', '.join(pointers)} restored")
         added = _claim_what_bronze_has(parts)
-        emptied = _forget_what_is_ahead(parts) if plan.catalog_lost or force else False
-    return Restored(len(plan.tables), count_claims(parts.ledger), added, emptied)
+        if replace_ledger:
+            parts.ledger.set_fact(_FORMAT, next(line[1][1] for line in read_backup(file) if _is_format(line)))
+    return Restored(len(pointers), count_claims(parts.ledger), added, emptied)
+
+
+def _refuse_to_lose(parts: Parts, plan: RestorePlan) -> None:
+    if not (plan.lost or plan.same):
+        raise Conflict(
+            f"The lake is there and has moved on since this backup of {plan.made_at}. "
+            "--force sets it back; what came later is then lost, or read again from the log."
+        )
+    there = {each.table: progress_at(parts.catalog, each.found) for each in plan.tables if each.found is not None}
+    for table, metadata in plan.pointers(force=False).items():
+        restored = progress_at(parts.catalog, metadata).next_seq if there else 0
+        for reader, progress in there.items():
+            if progress.seq_of(table) > restored:
+                raise Conflict(
+                    f"{table} is missing, and {reader} has read more of it than this backup of {plan.made_at} has: "
+                    "rows to come would be skipped. Use a newer backup, or set all tables back with --force; "
+                    "what came later is then lost, or read again from the log."
+                )
+
+
+def _is_format(line: Line) -> bool:
+    return line[0] == FACTS and line[1][0] == _FORMAT
 
 
 def _claim_what_bronze_has(parts: Parts) -> int:
@@ -171,13 +206,13 @@ def _claim_what_bronze_has(parts: Parts) -> int:
     return count_claims(parts.ledger) - before
 
 
-def _forget_what_is_ahead(parts: Parts) -> bool:
-    """Views and hints that have seen more than the tables now have; both are made again by the next run."""
+def _forget_what_is_ahead(parts: Parts, plan: RestorePlan, pointers: dict[str, str]) -> bool:
+    """Views and hints that have seen more than the tables will have; both are made again by the next run."""
     checkpoints = parts.settings.text(_CHECKPOINTS)
     if "://" not in checkpoints:
         shutil.rmtree(checkpoints, ignore_errors=True)
-    embedded = Progress.from_properties(parts.catalog.load_table(EMBEDDINGS.name).properties).next_seq
-    if parts.index.position() <= embedded:
+    stands = {each.table: each.found or each.metadata for each in plan.tables} | pointers
+    if parts.index.position() <= progress_at(parts.catalog, stands[EMBEDDINGS.name]).next_seq:
         return False
     parts.index.delete(None)
     return True

@@ -35,7 +35,9 @@ def _draw(document: dict[str, Any]) -> None:
     from headwater.cli.output import plural, say
 
     say(f"A backup of {document['made_at']}: {plural(len(document['tables']), 'table')}, {document['claims']:,} keys.")
-    for name in ("catalog", "ledger"):
-        say(f"The {name} {'is lost' if document[f'{name}_lost'] else 'is there'}.")
+    missing = [each["table"] for each in document["tables"] if each["found"] is None]
+    lost = "is lost" if len(missing) == len(document["tables"]) else f"lacks {', '.join(missing)}"
+    say(f"The catalog {lost if missing else 'is there'}.")
+    say(f"The ledger {'is lost' if document['ledger_lost'] else 'is there'}.")
     if done := document["restored"]:
         say(f"Done. {done['claims_from_bronze']:,} keys were added from bronze.events. Next: headwater run --once")
