@@ -1,9 +1,12 @@
 """Submitting and shipping: a line that says only what it must, and an archive that runs under another Python."""
 
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +116,61 @@ def test_models_of_the_lakes_own_are_shipped_by_their_module(tmp_path: Path) -> 
     assert own_modules(named)["cheap_models"] == Path(__file__).parent / "cheap_models.py"
     with pytest.raises(InvalidRequest, match="no module nowhere"):
         own_modules(lake_settings(tmp_path, **{"models.embed": "nowhere.at_all:Model"}))
+
+
+# As spark-submit: it starts the driver, ends as that ends, and dies of a signal without telling it.
+_SUBMIT = """#!/bin/bash
+{python} {directory}/submitted.py &
+wait $!
+"""
+_DRIVER = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print(os.getpid(), os.getppid(), flush=True)
+time.sleep(60)
+"""
+_WRAPPER = """
+import os, sys
+from headwater.storage.spark_driver import run_submitted
+sys.exit(run_submitted([sys.argv[1]], os.environ))
+"""
+
+
+@pytest.fixture
+def submitted(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """The process that waits for spark-submit, and the pids of the driver and of spark-submit."""
+    (tmp_path / "submitted.py").write_text(_DRIVER)
+    (tmp_path / "spark-submit").write_text(_SUBMIT.format(python=sys.executable, directory=tmp_path))
+    (tmp_path / "spark-submit").chmod(0o755)
+    line = [sys.executable, "-c", _WRAPPER, str(tmp_path / "spark-submit")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        driver, submit = map(int, waiting.stdout.readline().split())
+        yield waiting, driver, submit
+        waiting.kill()
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_signal_stops_the_driver_and_its_exit_code_is_ours(
+    submitted: tuple[subprocess.Popen[str], int, int],
+) -> None:
+    waiting, driver, submit = submitted
+    waiting.terminate()
+    assert waiting.wait(20) == 7
+    assert not lives(driver) and not lives(submit)
+
+
+def test_a_driver_does_not_outlive_its_spark_submit(submitted: tuple[subprocess.Popen[str], int, int]) -> None:
+    waiting, driver, submit = submitted
+    os.kill(submit, signal.SIGKILL)
+    assert waiting.wait(20) == 128 + signal.SIGKILL
+    deadline = time.monotonic() + 20
+    while lives(driver) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not lives(driver)

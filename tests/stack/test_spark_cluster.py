@@ -127,6 +127,23 @@ def test_spark_submit_runs_the_same_driver(local: lakes.Lake, cluster_url: str, 
     assert_same(lake, local)
 
 
+def test_a_submitted_run_that_is_told_to_stop_stops_and_gives_its_lease_back(cluster_url: str, tmp_path: Path) -> None:
+    lake = for_the_cluster(tmp_path)
+    line = [sys.executable, "-m", "headwater", "submit", "--lake", str(lake), "--master", cluster_url]
+    with (tmp_path / "said").open("w") as said, lakes.open(lake) as opened:
+        parts = opened._components
+        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        with subprocess.Popen(line, env=environment, stdout=said, stderr=said) as waiting:
+            deadline = time.monotonic() + 300
+            while not (tmp_path / "calls").exists() and waiting.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.1)
+            held = parts.ledger.holder("run", parts.clock())
+            waiting.terminate()
+            assert waiting.wait(120) == 0, (tmp_path / "said").read_text()[-3000:]
+        assert held is not None and held.process.surely_dead()
+        assert parts.ledger.holder("run", parts.clock()) is None
+
+
 def test_executors_come_when_there_is_work_and_go_when_there_is_none(
     local: lakes.Lake, cluster_url: str, tmp_path: Path
 ) -> None:

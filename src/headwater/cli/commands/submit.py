@@ -16,12 +16,12 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, once: bool, master: str | None, only_print: bool) -> None:
     import os
     import shlex
-    import subprocess
 
     from headwater.settings import load
     from headwater.storage.jars import jars_for, resolve_jars
     from headwater.storage.java import check_java
     from headwater.storage.packed_environment import shipped_conf
+    from headwater.storage.spark_driver import run_submitted
     from headwater.storage.spark_submit import submit_environment, submit_line
 
     chosen = {**session.options, **({"spark.master": master} if master else {})}
@@ -34,4 +34,4 @@ def command(session: Session, once: bool, master: str | None, only_print: bool) 
         session.show({"line": line}, lambda _: click.echo(shlex.join(line)))
         return
     environment = {**os.environ, **submit_environment(settings, check_java().executable)}
-    click.get_current_context().exit(subprocess.run(line, check=False, env=environment).returncode)
+    click.get_current_context().exit(run_submitted(line, environment))
