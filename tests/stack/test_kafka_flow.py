@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from headwater.components import Components
@@ -19,6 +19,7 @@ from headwater.lake import Lake
 from headwater.settings import Settings
 from headwater.stack.stack import Stack
 from headwater.storage.catalog import create_tables
+from headwater.storage.kafka_conf import KafkaPlace
 from headwater.storage.kafka_log import KafkaLog
 from headwater.storage.spark import start_spark, stop_spark
 from headwater.upkeep.format import set_format
@@ -95,6 +96,24 @@ def test_sound_events_arrive_once_and_poison_costs_a_row_each(lake: Lake, admin:
     assert (status["duplicates"], status["log"]) == (1, {"lag": 0, "lost": 0})
     assert not lake.run().started
     assert lake.search("message").hits
+
+
+def test_marks_of_transactions_are_no_lag(lake: Lake) -> None:
+    """Another's producer may be transactional: its commits have offsets, and nobody will ever read a line there."""
+    log_of(lake).publish([chat(5)])
+    place = KafkaPlace.parse(lake.settings.text("log.uri"))
+    producer = Producer({"bootstrap.servers": place.servers, "transactional.id": f"t-{place.topic}"})
+    producer.init_transactions()
+    for number in range(2):
+        producer.begin_transaction()
+        producer.produce(place.topic, chat(number).to_json().encode(), key=b"acme")
+        producer.commit_transaction()
+    assert lake.run().done["bronze"] == 3
+    assert lake.status()["log"] == {"lag": 0, "lost": 0}
+    assert not lake.run().started
+    log_of(lake).publish([chat(9)])
+    assert lake.run().done["bronze"] == 1
+    assert bronze_ids(lake) == ["m0", "m1", "m5", "m9"]
 
 
 def test_without_a_checkpoint_reading_goes_on_where_the_table_says(lake: Lake) -> None:

@@ -83,7 +83,7 @@ def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, l
     sized = _unread(brought, begun)
     if len(sized) < len(brought) and ledger.fact(IDENTITY) not in {None, log.identity()}:
         raise Unavailable(
-            "The log was made anew while it was being read. Run again: what is missing is told then, and it begins anew."
+            "The log was made anew while it was being read. Run again: what is missing is told, and it begins anew."
         )
     with _seen(lines, sized, begun) as (seen, rows):
         ends = _ends(seen)

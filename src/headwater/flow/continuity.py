@@ -80,6 +80,17 @@ def lost_in_batch(
     return losses
 
 
+def pass_markers(spark: SparkSession, log: PointerLog, ends: Mapping[int, int]) -> None:
+    """After all lines before `ends` were read: what is still between there and the position are marks of transactions,
+    which have offsets and no lines, and would count as lag for ever."""
+    consumed, begin = progress_of(spark, EVENTS).offsets, log.begin()
+    behind = {partition: end for partition, end in ends.items() if end > consumed.get(partition, 0)}
+    # What has expired meanwhile is no mark: the next start tells it as lost.
+    behind = {partition: end for partition, end in behind.items() if begin[partition] <= consumed.get(partition, 0)}
+    if behind:
+        _move(spark, {**consumed, **behind})
+
+
 def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None:
     """One open line of the journal for each; a loss that is written down already is not written again."""
     known = [dict(run.detail) for run in ledger.unfinished(LOST)]

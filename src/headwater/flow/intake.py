@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, InternalError, Unavailable
+from headwater.flow.continuity import pass_markers
 from headwater.flow.loop import Loop
 from headwater.settings import Settings
 from headwater.storage.directory_log import PARTITION, DirectoryLog
@@ -116,12 +117,14 @@ class StreamIntake:
         self._stopped = False
 
     def drain(self) -> None:
+        ends = self._log.end()
         query = self.begin(once=True)
         try:
             query.awaitTermination()
         except PySparkException as error:
             self._tell()
             raise _ended(query) from error
+        pass_markers(self._spark, self._log, ends)
 
     def follow(self) -> None:
         self._query = self.begin(once=False)
