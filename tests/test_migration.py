@@ -100,10 +100,10 @@ class Done(NamedTuple):
     out: str
 
 
-def migrate(lake: Path, file: Path) -> Done:
+def migrate(lake: Path, file: Path, *options: str) -> Done:
     out = io.StringIO()
     with redirect_stdout(out):
-        code = main(["migrate", "--to", str(file), "--lake", str(lake), "--json"])
+        code = main(["migrate", "--to", str(file), "--lake", str(lake), "--json", *options])
     return Done(code, out.getvalue())
 
 

@@ -7,59 +7,77 @@ goes on: what is done is noted in the ledger with the state that it was done for
 looked at again. Nothing of the source is deleted.
 """
 
-import json
 import shutil
 import threading
-import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater import faults
 from headwater.clock import Clock, to_text
-from headwater.domain.progress import CONSUMED, Progress
-from headwater.domain.tables import EVENTS, TABLES
-from headwater.errors import Conflict, DataFault, Unavailable
+from headwater.domain.progress import CONSUMED
+from headwater.domain.tables import TABLES
+from headwater.errors import Conflict, HeadwaterError
+from headwater.settings import FILE_NAME
 from headwater.storage import catalog as catalogs
 from headwater.storage.holding import holding
-from headwater.storage.ledger_copy import CLAIMS, FACTS, Row, read_ledger, write_ledger
+from headwater.storage.ledger_copy import CLAIMS, FACTS, RUNS, Row, read_ledger, write_ledger
 from headwater.storage.memo import open_memo
-from headwater.storage.object_copy import copy_memo, copy_objects
-from headwater.storage.reading import scan
+from headwater.storage.object_copy import copy_memo
 from headwater.storage.relocate import open_warehouse, relocate, survey
-from headwater.storage.row_hash import RowHash, hash_refs
+from headwater.storage.row_hash import RowHash
 from headwater.upkeep.format import MOVED_TO, set_format
-from headwater.upkeep.migration_plan import (
+from headwater.upkeep.journal import DONE, MAINTAIN_LEASE, RUN_LEASE
+from headwater.upkeep.migration_check import (
+    CAME_AS,
+    FORMAT,
+    ask,
+    check_other_places,
+    check_target_ledger,
+    check_target_table,
+    identity_of,
+    patiently,
+    verify_table,
+)
+from headwater.upkeep.migration_note import (
+    LOG_IDENTITY,
+    NOTE,
+    InPlace,
+    forget,
+    note_switch,
+    position_at,
+    positions_at,
+    read_note,
+    take_back,
+    was_cut_short,
+    write_note,
+)
+from headwater.upkeep.migration_places import (
     CATALOG,
     CHECKPOINTS,
+    INDEX,
     LEDGER,
     LOG,
     MEMO,
     RAW,
     WAREHOUSE,
-    MigrationPlan,
     Parts,
-    count_unread,
-    measure_raw,
-    plan_migration,
-    shown,
+    place,
+    shown_place,
 )
-from headwater.upkeep.new_settings import Document, switch
+from headwater.upkeep.migration_plan import MigrationPlan, count_unread, plan_migration
+from headwater.upkeep.migration_raw import copy_late, copy_raw
+from headwater.upkeep.new_settings import Document, switch, to_toml
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_NOTE: Final = "migration"
-_CAME_AS: Final = "migrated"
-_FORMAT: Final = "format"
+_KIND: Final = "migrate"
 # What a ledger says about its own place; it does not travel.
-_LOG_IDENTITY: Final = "log.identity"
-_STAYS: Final = {_NOTE, _CAME_AS, _FORMAT, MOVED_TO}
-ATTEMPTS: Final = 6
-RETRY_SECONDS: Final = 0.5
+_STAYS: Final = {NOTE, CAME_AS, FORMAT, MOVED_TO}
 Report = Callable[[str], None]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +93,22 @@ def migrate(source: Parts, target: Parts, document: Document, clock: Clock, repo
     faults.arm()
     lost = threading.Event()
     with _alone(source, clock, lost):
+        take_back(source)
         plan = plan_migration(source, target.settings)
         moving = _Migration(source, target, plan, clock, report, lost)
+        moving.check()
         run = _begin(source, plan, clock)
         refs = moving.apply(document)
-        source.ledger.finish_run(run, "done", clock())
+        source.ledger.finish_run(run, DONE, clock())
     report("switched")
     return Migrated(plan, refs)
+
+
+def stay(source: Parts, clock: Clock) -> None:
+    """Nothing is to move: what a migration that was cut short has changed is taken back."""
+    if was_cut_short(source.ledger):
+        with _alone(source, clock, threading.Event()):
+            take_back(source)
 
 
 @contextmanager
@@ -89,16 +116,16 @@ def _alone(source: Parts, clock: Clock, lost: threading.Event) -> Iterator[None]
     """Neither a run nor maintenance may write meanwhile."""
     owner = "headwater migrate"
     with (
-        holding(source.ledger, "run", owner, clock, lost.set),
-        holding(source.ledger, "maintain", owner, clock, lost.set),
+        holding(source.ledger, RUN_LEASE, owner, clock, lost.set),
+        holding(source.ledger, MAINTAIN_LEASE, owner, clock, lost.set),
     ):
         yield
 
 
 def _begin(source: Parts, plan: MigrationPlan, clock: Clock) -> int:
     """The journal's line: the one that a killed migration left open, or a new one."""
-    left = source.ledger.unfinished("migrate")
-    return left[0].id if left else source.ledger.start_run("migrate", clock(), plan.to_dict())
+    left = source.ledger.unfinished(_KIND)
+    return left[0].id if left else source.ledger.start_run(_KIND, clock(), plan.to_dict())
 
 
 @dataclass(slots=True)
@@ -110,13 +137,17 @@ class _Migration:
     report: Report
     lost: threading.Event
 
-    def apply(self, document: Document) -> dict[str, dict[str, RowHash]]:
-        self._check_not_moved()
+    def check(self) -> None:
+        """All that can be known before anything is written."""
         self._check_unread()
+        ask(self.target)
+        check_other_places(self.source, self.target, tuple(part.setting for part in self.plan.parts), self.clock)
         if self.plan.moves(LEDGER):
-            self._check_target_ledger()
+            check_target_ledger(self.source, self.target)
+
+    def apply(self, document: Document) -> dict[str, dict[str, RowHash]]:
         if self.plan.moves(RAW):
-            self._once("raw", f"{self.plan.raw}", self._copy_raw)
+            self._once("raw", f"{self.plan.raw}", lambda: copy_raw(self.source, self.target, self.report))
         if self.plan.moves(MEMO):
             self._once("memo", f"{self.plan.memo}", self._copy_memo)
         if self.plan.moves(CATALOG):
@@ -134,49 +165,20 @@ class _Migration:
             self.report(f"{name} was done before")
             return
         work()
-        self.source.ledger.set_fact(_NOTE, json.dumps({**note, name: state}))
+        write_note(self.source.ledger, {**note, name: state})
         self.report(f"{name} done")
         faults.point("migrate.noted")
 
     def _note(self) -> dict[str, Any]:
-        """What is done, for this target; another target starts anew."""
-        places = {part.setting: part.after for part in self.plan.parts}
-        note: dict[str, Any] = json.loads(self.source.ledger.fact(_NOTE) or "{}")
-        return note if note.get("to") == places else {"to": places}
-
-    def _check_not_moved(self) -> None:
-        """A switch that was killed is taken back and tried again; a lake that has left is left alone."""
-        if moved := self.source.ledger.fact(MOVED_TO):
-            if set(self._note()) == {"to"}:
-                raise Conflict(f"This lake has moved to {moved}.")
-            self.source.ledger.set_fact(MOVED_TO, "")
+        places = {part.setting: place(self.target.settings, part.setting) for part in self.plan.parts}
+        return read_note(self.source.ledger, places)
 
     def _check_unread(self) -> None:
-        if self.plan.moves(LOG) and not self._log_is_begun() and (unread := count_unread(self.source)):
-            self.source.ledger.set_fact(MOVED_TO, "")
+        if self.plan.moves(LOG) and (unread := count_unread(self.source)):
             raise Conflict(
                 f"{unread} events in the log have not been read, and the new log starts empty. "
                 "Stop whoever puts, then: headwater run --once, and migrate again."
             )
-
-    def _check_target_ledger(self) -> None:
-        """An empty ledger, one that this migration began to fill, or one whose lake has left."""
-        there = self.target.ledger
-        if there.fact(_FORMAT) is not None and not there.fact(MOVED_TO) and there.fact(_CAME_AS) != self._identity():
-            raise Conflict(
-                f"{shown(self.target.settings.text(LEDGER))} is the ledger of another lake. Name an empty database."
-            )
-
-    def _identity(self) -> str:
-        """Which lake: its first table's id, which it keeps wherever it goes."""
-        return str(self.source.catalog.load_table(EVENTS.name).metadata.table_uuid)
-
-    def _copy_raw(self) -> None:
-        known = _known_objects(self.source)
-        stores = self.source.raw_store, self.target.raw_store
-        for key in copy_objects(*stores, known, lambda: faults.point("migrate.object")):
-            # It was so before: see its rows in quarantine.
-            self.report(f"{key} is copied as it is, but does not match its checksum in bronze.events")
 
     def _copy_memo(self) -> None:
         copy_memo(open_memo(self.source.settings), open_memo(self.target.settings))
@@ -184,27 +186,22 @@ class _Migration:
     def _move_tables(self) -> None:
         begins = self.target.log.begin() if self.plan.moves(LOG) else None
         for each in TABLES:
-            _patiently(lambda name=each.name: self._arrive(name, begins))  # type: ignore[misc]
+            patiently(lambda name=each.name: self._arrive(name, begins))  # type: ignore[misc]
 
     def _arrive(self, name: str, begins: Mapping[int, int] | None) -> None:
         table = self.source.catalog.load_table(name)
-        self._check_target_table(name, table)
+        check_target_table(self.target, name, table)
         self._once(name, table.metadata_location, lambda: self._move_table(table))
         if begins is not None:
             self._begin_log_at(name, begins)
-
-    def _check_target_table(self, name: str, table: "Table") -> None:
-        catalog = self.target.catalog
-        if catalog.table_exists(name) and catalog.load_table(name).metadata.table_uuid != table.metadata.table_uuid:
-            raise Conflict(f"The target's catalog has a table {name} of another lake. Name an empty database.")
 
     def _move_table(self, table: "Table") -> None:
         name, catalog = ".".join(table.name()), self.target.catalog
         metadata = table.metadata_location
         if self.plan.moves(WAREHOUSE):
             settings = self.target.settings
-            store, place = open_warehouse(settings), catalogs.warehouse_uri(settings)
-            copied = survey(table), store, place, name.replace(".", "/")
+            store, there = open_warehouse(settings), catalogs.warehouse_uri(settings)
+            copied = survey(table), store, there, name.replace(".", "/")
             metadata = relocate(table, *copied, lambda _: faults.point("migrate.file"))
         with catalogs.translated(name):
             catalog.create_namespace_if_not_exists(name.partition(".")[0])
@@ -215,80 +212,91 @@ class _Migration:
 
     def _begin_log_at(self, name: str, begins: Mapping[int, int]) -> None:
         """The new log counts from its own beginning."""
-        properties = self.target.catalog.load_table(name).properties
-        consumed = Progress.from_properties(properties).consumed
-        if "log" in consumed:
-            offsets = {str(partition): offset for partition, offset in begins.items()}
-            changes = {CONSUMED: json.dumps({**consumed, "log": offsets}, sort_keys=True)}
-            catalogs.set_properties_if(self.target.catalog, name, {CONSUMED: properties[CONSUMED]}, changes)
+        if change := position_at(self.target.catalog.load_table(name), begins):
+            catalogs.set_properties_if(self.target.catalog, name, {CONSUMED: change[0]}, {CONSUMED: change[1]})
 
     def _copy_ledger(self) -> None:
-        renumber = self.plan.moves(LOG)
-        rows = ((name, _sealed(row) if renumber and name == CLAIMS else row) for name, row in self._travelling())
-        write_ledger(self.target.ledger, rows)
+        write_ledger(self.target.ledger, self._travelling())
         self.report("ledger done")
         faults.point("migrate.ledger")
 
     def _travelling(self) -> Iterator[tuple[str, Row]]:
-        yield FACTS, (_CAME_AS, self._identity())
-        stays = _STAYS | ({_LOG_IDENTITY} if self.plan.moves(LOG) else set())
+        yield FACTS, (CAME_AS, identity_of(self.source))
+        renumber = self.plan.moves(LOG)
+        stays = _STAYS | ({LOG_IDENTITY} if renumber else set())
         for name, row in read_ledger(self.source.ledger):
-            if name != FACTS or row[0] not in stays:
+            if name == CLAIMS and renumber:
+                yield name, _sealed(row)
+            elif name == RUNS:
+                yield name, _finished(row, to_text(self.clock()))
+            elif name != FACTS or row[0] not in stays:
                 yield name, row
 
     def _verify(self) -> dict[str, dict[str, RowHash]]:
-        if self.plan.moves(RAW) and (there := measure_raw(self.target.raw_store)) != measure_raw(self.source.raw_store):
-            raise Conflict(f"The target's raw store has {there.objects} objects, {there.bytes} bytes: not the lake's.")
+        self._copy_late()
         if not self.plan.moves(CATALOG):
             return {}
-        return {each.name: _patiently(lambda name=each.name: self._verify_table(name)) for each in TABLES}  # type: ignore[misc]
+        return {each.name: self._verify_table(each.name) for each in TABLES}
 
     def _verify_table(self, name: str) -> dict[str, RowHash]:
-        before, after = self.source.catalog.load_table(name), self.target.catalog.load_table(name)
-        if before.metadata.refs != after.metadata.refs or _history(before) != _history(after):
-            raise DataFault("CORRUPT", f"{name} did not arrive with its branches, tags and snapshots.")
-        expected, found = hash_refs(before), hash_refs(after)
-        if expected != found:
-            raise DataFault("CORRUPT", f"{name} did not arrive with its rows: expected={expected} found={found}.")
+        found = patiently(lambda: verify_table(self.source, self.target, name))
         self.report(f"{name} verified")
         return found
+
+    def _copy_late(self) -> None:
+        if self.plan.moves(RAW):
+            copy_late(self.source, self.target, self.report)
 
     def _switch(self, document: Document) -> None:
         if self.lost.is_set():
             raise Conflict("Another process took the lake over meanwhile. Nothing was switched; migrate again.")
-        lake = self.source.settings.lake
+        if self.plan.moves(INDEX):
+            # What an earlier lake left there would be found, and its position believed.
+            self.target.index.delete(None)
+        lake, changes = self.source.settings.lake, self._in_place()
+        note_switch(self.source.ledger, self._note(), changes)
+        try:
+            self._mark_moved()
+            # Openers are refused from here on; what slipped in before is seen now.
+            self._check_unread()
+            self._copy_late()
+            self._leave_log(changes)
+            switch(lake, document)
+        except BaseException:
+            if tomllib.loads((lake / FILE_NAME).read_text(encoding="utf-8")) != tomllib.loads(to_toml(document)):
+                # The ledger may be what failed; the next migration takes back what this one cannot.
+                with suppress(HeadwaterError):
+                    take_back(self.source)
+            raise
+        faults.point("migrate.switched")
+        forget(self.source.ledger)
+
+    def _in_place(self) -> InPlace:
+        """What speaks of the old log's positions and stays where it is."""
+        if not self.plan.moves(LOG):
+            return InPlace()
+        old, new = self.source, self.target.log
+        identity = old.ledger.fact(LOG_IDENTITY) or old.log.identity(), new.identity()
+        return InPlace(
+            positions={} if self.plan.moves(CATALOG) else positions_at(old, new.begin()),
+            identity=None if self.plan.moves(LEDGER) else identity,
+        )
+
+    def _mark_moved(self) -> None:
         if self.plan.moves(LEDGER):
             set_format(self.target.ledger)
-            where = f"{shown(self.target.settings.text(LEDGER))} at {to_text(self.clock())}"
-            self.source.ledger.set_fact(MOVED_TO, f"{where}; its settings are in {lake}")
+            where = f"{shown_place(self.target.settings, LEDGER)} at {to_text(self.clock())}"
+            self.source.ledger.set_fact(MOVED_TO, f"{where}; its settings are in {self.source.settings.lake}")
         faults.point("migrate.moved")
-        # Openers are refused from here on; what slipped in before is seen now.
-        self._check_unread()
+
+    def _leave_log(self, changes: InPlace) -> None:
         if self.plan.moves(LOG):
-            self._leave_log()
-        switch(lake, document)
-        faults.point("migrate.switched")
-        self.source.ledger.set_fact(_NOTE, "{}")
-
-    def _leave_log(self) -> None:
-        """What speaks of the old log's positions and stays where it is."""
-        if not self.plan.moves(LEDGER):
-            for partition in self.source.log.end():
-                self.source.ledger.seal_claims(partition)
-            self.source.ledger.set_fact(_LOG_IDENTITY, self.target.log.identity())
-        if not self.plan.moves(CATALOG):
-            for each in TABLES:
-                self._begin_log_at(each.name, self.target.log.begin())
-            self.source.ledger.set_fact(_NOTE, json.dumps({**self._note(), "log": self._log_ends()}))
-        self._forget_checkpoints()
-
-    def _log_is_begun(self) -> bool:
-        """A killed migration had set the tables' positions to the new log's, and nothing has happened since."""
-        offsets = Progress.from_properties(self.source.catalog.load_table(EVENTS.name).properties).offsets
-        return self._note().get("log") == self._log_ends() and offsets == self.target.log.begin()
-
-    def _log_ends(self) -> str:
-        return json.dumps(self.source.log.end())
+            if not self.plan.moves(LEDGER):
+                for partition in self.source.log.end():
+                    self.source.ledger.seal_claims(partition)
+            changes.do(self.source)
+            self._forget_checkpoints()
+        faults.point("migrate.moved")
 
     def _forget_checkpoints(self) -> None:
         """They speak of the old log; without them the new one is read from its beginning."""
@@ -297,30 +305,13 @@ class _Migration:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
 
-def _patiently(step: Callable[[], T]) -> T:
-    """Every step may be taken again, so a store that failed once is asked again.
-
-    One S3 server (versitygw 1.8) answers some of Arrow's requests with 400, as if it had misread the one before.
-    """
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return step()
-        except (OSError, Unavailable):
-            time.sleep(RETRY_SECONDS)
-    return step()
-
-
-def _known_objects(source: Parts) -> dict[str, tuple[str, str]]:
-    """Checksum and content type by path, for what bronze has heard of."""
-    pointers = scan(source.catalog, EVENTS.name, ["pointer"])["pointer"].to_pylist()
-    return {pointer["path"]: (pointer["checksum"], pointer["content_type"]) for pointer in pointers}
-
-
 def _sealed(claim: Row) -> Row:
     """The new log gives the same positions again, so a claim moves to a partition that no log has; see the ledger."""
     kind, key, content, partition, offset = claim
     return kind, key, content, partition if partition < 0 else -1 - partition, offset
 
 
-def _history(table: "Table") -> list[tuple[int, int | None, int | None]]:
-    return [(each.snapshot_id, each.parent_snapshot_id, each.sequence_number) for each in table.metadata.snapshots]
+def _finished(run: Row, now: str) -> Row:
+    """Whoever reads of this migration where it led to, there it is done."""
+    kind, started_at, _, outcome, detail = run
+    return (kind, started_at, now, DONE, detail) if kind == _KIND and outcome is None else run

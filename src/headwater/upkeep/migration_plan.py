@@ -1,53 +1,48 @@
 """What a migration would move: a value, made from the lake and two settings. Reads metadata and listings, writes
 nothing, opens nothing of the target."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from headwater.domain.progress import Progress
-from headwater.domain.tables import EVENTS, TABLES
+from headwater.domain.tables import TABLES
 from headwater.errors import InvalidRequest
-from headwater.settings import Settings
-from headwater.storage.ledger import Ledger
+from headwater.settings import OPEN_SECTIONS, Settings
 from headwater.storage.ledger_copy import count_claims
 from headwater.storage.memo import open_memo
-from headwater.storage.pointer_log import PointerLog
 from headwater.storage.raw_store import RawStore
 from headwater.storage.relocate import survey
+from headwater.upkeep.migration_note import check_here, read_offsets
+from headwater.upkeep.migration_places import (
+    CATALOG,
+    CHECKPOINTS,
+    INDEX,
+    LEDGER,
+    LOG,
+    MEMO,
+    PLACES,
+    RAW,
+    WAREHOUSE,
+    Parts,
+    check_not_overridden,
+    moving,
+    shown,
+    shown_place,
+)
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-RAW, LOG, CATALOG, WAREHOUSE = "raw.uri", "log.uri", "catalog.uri", "catalog.warehouse"
-LEDGER, INDEX, MEMO, CHECKPOINTS = "ledger.uri", "index.uri", "memo.uri", "checkpoints.uri"
 HOW: Final = {
     RAW: "objects are copied with their checksums",
     LOG: "starts empty; the old one must be read to its end first",
     CATALOG: "tables are registered with their snapshots, branches and tags",
     WAREHOUSE: "files are copied, metadata rewritten",
     LEDGER: "facts, keys and the journal are copied",
-    INDEX: "rebuilt from silver.embeddings by the next run",
+    INDEX: "emptied; rebuilt from silver.embeddings by the next run",
     MEMO: "results are copied",
     CHECKPOINTS: "left behind; they are hints",
 }
-
-
-class Parts(Protocol):
-    """The live parts of a lake that a migration needs, as `components` builds them."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def raw_store(self) -> RawStore: ...
-    @property
-    def log(self) -> PointerLog: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def catalog(self) -> "Catalog": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +92,17 @@ class MigrationPlan:
 
 
 def plan_migration(source: Parts, target: Settings) -> MigrationPlan:
-    """Pure: what differs, and how much there is of it."""
+    """Pure: what differs, and how much there is of it. Conflict where the lake is not here, or not of this format."""
+    check_here(source)
+    check_not_overridden(target)
     before = source.settings
-    differing = [name for name in HOW if _place(before.text(name)) != _place(target.text(name))]
+    differing = moving(before, target)
     if WAREHOUSE in differing and CATALOG not in differing:
         raise InvalidRequest(
             "catalog.warehouse would move but catalog.uri would not, and one catalog cannot hold a table twice. "
-            "Name a new catalog.uri too."
+            "Name a new catalog.uri too; or, if it is the same S3 server by another name, edit s3.endpoint by hand."
         )
-    parts = tuple(PartMove(name, shown(before.text(name)), shown(target.text(name)), HOW[name]) for name in differing)
+    parts = tuple(PartMove(name, shown_place(before, name), shown_place(target, name), HOW[name]) for name in differing)
     moves_tables = CATALOG in differing
     return MigrationPlan(
         parts=parts,
@@ -116,28 +113,18 @@ def plan_migration(source: Parts, target: Settings) -> MigrationPlan:
         else (),
         claims=count_claims(source.ledger) if LEDGER in differing else 0,
         unread=count_unread(source) if LOG in differing else 0,
-        changed=_changed(before, target),
+        changed=_changed(before, target, differing),
     )
 
 
 def count_unread(source: Parts) -> int:
-    read = Progress.from_properties(source.catalog.load_table(EVENTS.name).properties).offsets
+    read = read_offsets(source)
     return sum(max(0, end - read.get(partition, 0)) for partition, end in source.log.end().items())
 
 
 def measure_raw(store: RawStore) -> Amount:
     sizes = [found.size for found in store.list()]
     return Amount(len(sizes), sum(sizes))
-
-
-def shown(uri: str) -> str:
-    """Without whoever's name and password."""
-    return re.sub("//[^@/]*@", "//", uri)
-
-
-def _place(uri: str) -> str:
-    plain = re.sub("^s3[an]://", "s3://", uri)
-    return re.sub("^file:(//)?", "", plain).rstrip("/")
 
 
 def _measure_memo(settings: Settings) -> Amount:
@@ -153,11 +140,26 @@ def _table_move(table: "Table", name: str) -> TableMove:
     return TableMove(name, rows, len(table.metadata.snapshots), refs, files.count, sum(files.copied.values()))
 
 
-def _changed(before: Settings, after: Settings) -> dict[str, str]:
-    """Settings other than places that would be different; secrets are named, not shown."""
-    shown_after = {each["name"]: each for each in after.shown()}
-    return {
-        each["name"]: f"{each['value']} → {shown_after[each['name']]['value']}"
+def _changed(before: Settings, after: Settings, differing: list[str]) -> dict[str, str]:
+    """Settings that would be different and move nothing; secrets are named, not shown."""
+    shown_after = {each["name"]: each["value"] for each in after.shown()}
+    changed = {
+        each["name"]: _change(each["name"], each["value"], shown_after[each["name"]])
         for each in before.shown()
-        if each["name"] not in HOW and before[each["name"]] != after[each["name"]]
+        if each["name"] not in differing and before[each["name"]] != after[each["name"]]
     }
+    # Some hold passwords, and which do is their reader's knowledge.
+    for section in OPEN_SECTIONS:
+        one, other = before.section(section), after.section(section)
+        changed |= {f"{section}.{key}": "other" for key in _different(one, other)}
+    return changed | {f"model.{name}": "other" for name in _different(before.models, after.models)}
+
+
+def _change(name: str, before: Any, after: Any) -> str:
+    if name in PLACES:
+        return f"{shown(after)}, the same place, reached in another way"
+    return f"{shown(str(before))} → {shown(str(after))}"
+
+
+def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))

@@ -20,7 +20,7 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, file: Path, dry_run: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.migration import migrate
+    from headwater.upkeep.migration import migrate, stay
     from headwater.upkeep.migration_plan import plan_migration
     from headwater.upkeep.new_settings import merge, settings_of
 
@@ -28,6 +28,8 @@ def command(session: Session, file: Path, dry_run: bool) -> None:
     document = merge(source.settings.lake, file)
     target = Components(settings_of(source.settings.lake, document, session.options))
     plan = plan_migration(source, target.settings)
+    if not dry_run and not plan:
+        stay(source, source.clock)
     if dry_run or not plan:
         session.show({**plan.to_dict(), "refs": [], "applied": False}, _draw)
         return
