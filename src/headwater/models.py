@@ -184,8 +184,9 @@ class Models:
         from headwater.errors import Conflict
         from headwater.storage.peek import peek_progress
 
+        ledger = self._parts.ledger
         behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
-        if behind > 0 and self._parts.ledger.holder("run", self._parts.clock()) is None:
+        if behind > 0 and ledger.holder("run", ledger.clock(self._parts.clock)()) is None:
             raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
 
     def _require_answered(self, known: KnownModel) -> None:

@@ -15,7 +15,7 @@ TTL_SECONDS: Final = 60.0  # a holder on another machine that is silent for this
 @contextmanager
 def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[None]:
     """Conflict names the holder where there is one. `lost` is called if another took over while we slept."""
-    now = _clock_of(ledger, clock)
+    now = ledger.clock(clock)
     lease = ledger.acquire_lease(name, owner, TTL_SECONDS, now())
     done, taken = threading.Event(), threading.Event()
 
@@ -40,9 +40,3 @@ def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[
         ledger.release(lease)
     if taken.is_set():
         raise Conflict(f"Another process took over the lease {name} while this one was silent; it has stopped.")
-
-
-def _clock_of(ledger: Ledger, own: Clock) -> Clock:
-    """The server's, where the ledger has one: a machine whose clock is ahead would take a living holder for silent."""
-    shared: Clock | None = getattr(ledger._database, "clock", None)
-    return shared or own

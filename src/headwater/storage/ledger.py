@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from headwater.clock import parse_time, to_text
+from headwater.clock import Clock, parse_time, to_text
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.storage.lease import Lease, Process
 from headwater.storage.sqlite_database import Execute, Row, SqliteDatabase
@@ -62,6 +62,11 @@ class Database(Protocol):
         """How many rows the last statement of a transaction inserted, updated or deleted."""
         ...
 
+    @property
+    def clock(self) -> Clock | None:
+        """The server's, where machines whose clocks may differ share the database."""
+        ...
+
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
     def transaction(self) -> AbstractContextManager[Execute]: ...
@@ -96,6 +101,10 @@ class Ledger:
             after = change(str(rows[0][0]) or None)
             run("update lake set value = ? where name = ?", (after, name))
         return after
+
+    def clock(self, own: Clock) -> Clock:
+        """What leases go by: a machine whose clock is ahead would take a living holder for silent."""
+        return self._database.clock or own
 
     def acquire_lease(self, name: str, owner: str, ttl_seconds: float, now: datetime) -> Lease:
         """Conflict names who holds it. A holder that was killed on this machine, or fell silent, is succeeded."""

@@ -25,6 +25,7 @@ class SqliteDatabase:
 
     # How a table says that it numbers its own rows.
     ROW_ID: Final = "integer primary key"
+    clock: Final = None  # this machine's, as of all who open the file
 
     def __init__(self, file: Path) -> None:
         self._file = file

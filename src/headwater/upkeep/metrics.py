@@ -92,7 +92,8 @@ def _runs(ledger: Ledger, now: datetime) -> Iterator[Family]:
     last: dict[str, Run] = {}
     for run in ledger.runs(_JOURNAL_LINES):
         last.setdefault(run.kind, run)
-    held = {name for name in (RUN_LEASE, MAINTAIN_LEASE) if ledger.holder(name, now) is not None}
+    lease_now = ledger.clock(lambda: now)()
+    held = {name for name in (RUN_LEASE, MAINTAIN_LEASE) if ledger.holder(name, lease_now) is not None}
     unfinished = {kind: "running" if lease_of(kind) in held else "died" for kind in last}
     outcomes = {kind: run.outcome or unfinished[kind] for kind, run in last.items()}
     flags: list[tuple[Labels, float]] = [
