@@ -16,7 +16,8 @@ from headwater.cli.main import main
 from headwater.components import Components
 from headwater.domain.progress import Progress
 from headwater.domain.tables import TABLES, TRANSCRIPTS
-from headwater.settings import Settings, load
+from headwater.errors import Conflict, InvalidRequest
+from headwater.settings import FILE_NAME, Settings, load
 from headwater.storage.row_hash import hash_refs
 from headwater.upkeep.new_settings import to_toml
 
@@ -98,3 +99,22 @@ def test_a_lake_moves_to_the_servers_killed_on_its_way_and_goes_on_there(
         assert moved.search("loudness 100", limit=3).hits
         tagged = moved._components.catalog.load_table(TRANSCRIPTS.name).metadata.refs["first-round"]
         assert tagged == before[TRANSCRIPTS.name][1]["first-round"]
+    check_same_servers_by_another_name(lake, tmp_path, capsys)
+
+
+def check_same_servers_by_another_name(lake: Path, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings, file = load(lake), directory / "alias.toml"
+    before, state_before = (lake / FILE_NAME).read_bytes(), state(lake)
+    for name in ("ledger.uri", "catalog.uri", "log.uri"):
+        section, _, key = name.partition(".")
+        alias = settings.text(name).replace("127.0.0.1", "localhost")
+        assert alias != settings.text(name)
+        file.write_text(to_toml({section: {key: alias}}), encoding="utf-8")
+        assert main(["migrate", "--to", str(file), "--lake", str(lake), "--json"]) == Conflict.exit_code, name
+        assert "both are the same" in capsys.readouterr().out
+    endpoint = settings.text("s3.endpoint").replace("127.0.0.1", "localhost")
+    file.write_text(to_toml({"s3": {"endpoint": endpoint}}), encoding="utf-8")
+    assert main(["migrate", "--to", str(file), "--lake", str(lake), "--json"]) == InvalidRequest.exit_code
+    assert "catalog.warehouse would move" in capsys.readouterr().out
+    assert (lake / FILE_NAME).read_bytes() == before and state(lake) == state_before
+    lakes.open(lake).close()

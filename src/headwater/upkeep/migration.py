@@ -141,7 +141,7 @@ class _Migration:
         """All that can be known before anything is written."""
         self._check_unread()
         ask(self.target)
-        check_other_places(self.source, self.target, tuple(part.setting for part in self.plan.parts), self.clock)
+        check_other_places(self.source, self.target, tuple(part.setting for part in self.plan.parts))
         if self.plan.moves(LEDGER):
             check_target_ledger(self.source, self.target)
 

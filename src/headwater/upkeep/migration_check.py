@@ -6,11 +6,11 @@ Writes  nothing but what opening an empty place makes
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from obstore.exceptions import BaseError
 
-from headwater.clock import Clock
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, DataFault, Unavailable
 from headwater.storage import catalog as catalogs
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # In the ledger that a lake came to: which one it is.
 CAME_AS: Final = "migrated"
 FORMAT: Final = "format"
+# Nobody has been silent then: whether a lease is kept alive, by whichever clock, is not the question here.
+_LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
 T = TypeVar("T")
@@ -49,11 +51,10 @@ def ask(target: Parts) -> None:
             raise Unavailable(f"{shown_place(target.settings, name)} did not answer: {said}. Try again.") from error
 
 
-def check_other_places(source: Parts, target: Parts, settings: tuple[str, ...], clock: Clock) -> None:
+def check_other_places(source: Parts, target: Parts, settings: tuple[str, ...]) -> None:
     """One server may go by two names: of what moves by its address, is the same behind both?"""
     asked: dict[str, Callable[[Parts], Any]] = {
-        # The lease that this very migration holds.
-        LEDGER: lambda parts: (held := parts.ledger.holder(RUN_LEASE, clock())) and (held.process, held.since),
+        LEDGER: _lease,
         CATALOG: _database,
         LOG: lambda parts: parts.log.identity() if is_kafka(parts.settings.text(LOG)) else None,
     }
@@ -111,6 +112,12 @@ def patiently(step: Callable[[], T]) -> T:
 
 def _memo_store(settings: Any) -> Any:
     return open_memo(settings).store
+
+
+def _lease(parts: Parts) -> tuple[Any, ...] | None:
+    """The one that this very migration holds, if this is the ledger where it does."""
+    held = parts.ledger.holder(RUN_LEASE, _LONG_AGO)
+    return (held.process, held.since) if held else None
 
 
 def _database(parts: Parts) -> tuple[Any, ...] | None:
