@@ -9,8 +9,6 @@ from typing import Any
 from peers.arms import DAFT, DATACHAIN, FLOOR, HEADWATER, PHASES, PIXELTABLE, Arm
 from peers.tree import Cell
 
-OWN_STAGES = ("start", "bronze", "derive", "replay", "quarantine")  # what the peers do too; the rest embeds and indexes
-
 
 @dataclass(slots=True)
 class Results:
@@ -63,7 +61,7 @@ def render(results: Results, chosen: Sequence[Arm]) -> str:
         out.append(_line(arm.title, [_cell(results, arm, phase) for phase in PHASES], _equal(results, arm)))
         if arm == HEADWATER:
             out += _more_lines(results)
-    return "\n".join([*out, "", *goals(results), *_stages(results)])
+    return "\n".join([*out, "", *goals(results)])
 
 
 def _line(title: str, cells: Sequence[str], equal: str) -> str:
@@ -83,22 +81,11 @@ def _figures(cell: Cell) -> str:
 
 
 def _more_lines(results: Results) -> Iterator[str]:
-    """Headwater's landing, and its flow without what no other arm does."""
-    own = [_own(results.get(HEADWATER, phase)) for phase in PHASES]
-    yield _line(
-        "– of it without embedding and index", [f"{cell.wall:.1f} / {cell.cpu:.1f}" if cell else "" for cell in own], ""
-    )
+    """Headwater's landing, which no other arm does."""
     landed = [results.get(HEADWATER, f"land {phase}") for phase in PHASES]
     yield _line(
         "– before it, landing (the others read in place)", [_figures(cell) if cell else "" for cell in landed], ""
     )
-
-
-def _own(cell: Cell | None) -> Cell | None:
-    if cell is None or not cell.stages:
-        return None
-    spent = [cell.stages[stage] for stage in OWN_STAGES if stage in cell.stages]
-    return Cell(sum(wall for wall, _ in spent), sum(cpu for _, cpu in spent))
 
 
 def _equal(results: Results, arm: Arm) -> str:
@@ -130,24 +117,12 @@ def goals(results: Results) -> Iterator[str]:
     if cold and daft:
         limit = 1.3 * daft.cpu + _start(cold)[1]
         yield _goal("cold, CPU s, all of it, beside 1.3 × Daft + start", cold.cpu, limit)
-        if without := _own(cold):
-            yield _goal("cold, CPU s, without embedding and index, beside the same", without.cpu, limit)
     for peer in (DATACHAIN, PIXELTABLE):
         yield from _ahead(results, peer)
 
 
 def _start(cell: Cell) -> tuple[float, float]:
     return cell.stages.get("start", (0.0, 0.0))
-
-
-def _stages(results: Results) -> Iterator[str]:
-    """Where Headwater's time goes; what comes after the last stage organises the index and ends Spark."""
-    for phase, title in PHASES.items():
-        cell = results.get(HEADWATER, phase)
-        if cell and cell.stages:
-            spent = [f"{stage} {wall:.1f} / {cpu:.1f}" for stage, (wall, cpu) in cell.stages.items() if wall >= 0.05]
-            after = cell.wall - sum(wall for wall, _ in cell.stages.values())
-            yield f"  Headwater, {title}, by stage, wall s / CPU s: {', '.join(spent)}; after them {after:.1f}"
 
 
 def _goal(what: str, figure: float, limit: float) -> str:
