@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from headwater.components import Components
 from headwater.domain.event import Event
+from headwater.flow import bronze
 from headwater.flow.land import land_stream, land_text, text_event
 from headwater.lake import Lake
 from headwater.settings import Settings
@@ -96,6 +97,21 @@ def test_sound_events_arrive_once_and_poison_costs_a_row_each(lake: Lake, admin:
     assert (status["duplicates"], status["log"]) == (1, {"lag": 0, "lost": 0})
     assert not lake.run().started
     assert lake.search("message").hits
+
+
+def test_a_run_that_is_stopped_in_a_batch_ends_without_a_word(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_of(lake).publish([chat(n) for n in range(5)])
+    stop = threading.Event()
+
+    def busy(spark: Any, *_: Any, **__: Any) -> Any:
+        stop.set()
+        return spark.range(1 << 40).selectExpr("sum(id % 7)").collect()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bronze, "take", busy)
+        lake.run(stop=stop)
+    assert bronze_ids(lake) == []
+    assert lake.run().done["bronze"] == 5
 
 
 def test_marks_of_transactions_are_no_lag(lake: Lake) -> None:

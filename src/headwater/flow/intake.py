@@ -53,10 +53,10 @@ def open_intake(
     bring: Bring,
     stop: threading.Event,
 ) -> Intake:
-    """`start` is the offset to begin at, by partition; `stop` ends a drain after the batch that is under way."""
+    """`start` is the offset to begin at, by partition; once `stop` is set no more comes in, and that is no fault."""
     if isinstance(log, DirectoryLog):
         return DirectoryIntake(spark, settings, log, start.get(PARTITION, 0), bring, stop)
-    return StreamIntake(spark, settings, log, start, bring)
+    return StreamIntake(spark, settings, log, start, bring, stop)
 
 
 class DirectoryIntake:
@@ -105,13 +105,20 @@ class StreamIntake:
     """Of a log that Spark streams from."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, log: PointerLog, start: Mapping[int, int], bring: Bring
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        log: PointerLog,
+        start: Mapping[int, int],
+        bring: Bring,
+        stop: threading.Event,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._log = log
         self._start = start
         self._bring = bring
+        self._stop = stop
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._stopped = False
@@ -122,6 +129,8 @@ class StreamIntake:
         try:
             query.awaitTermination()
         except PySparkException as error:
+            if self._stop.is_set():
+                raise
             self._tell()
             raise _ended(query) from error
         pass_markers(self._spark, self._log, ends)
@@ -130,7 +139,7 @@ class StreamIntake:
         self._query = self.begin(once=False)
 
     def check(self) -> None:
-        if self._stopped:  # which breaks off a batch, and Spark says so in its own words
+        if self._stopped or self._stop.is_set():  # which breaks off a batch, and Spark says so in its own words
             if isinstance(self._failure, HeadwaterError):
                 raise self._failure
         elif self._query is not None and not self._query.isActive:
