@@ -81,6 +81,9 @@ def test_a_password_in_an_address_is_masked_too() -> None:
         shown("postgresql://db/lake?user=ann&password=hush&x=1")
         == "postgresql://db/lake?user=ann&password=********&x=1"
     )
+    assert shown("postgresql://ann:p@ss@db/lake?sslpassword=hush") == (
+        "postgresql://ann:********@db/lake?sslpassword=********"
+    )
     assert shown("postgresql://ann@db/lake") == "postgresql://ann@db/lake"
     assert shown("sqlite:///a/b@c:d/ledger.db") == "sqlite:///a/b@c:d/ledger.db"
 

@@ -110,14 +110,14 @@ MODEL_SECTION: Final = "model"
 
 
 MASK: Final = "********"
-_PASSWORDS: Final = re.compile(r"(?<=://)([^/@:]*):([^/@]*)@|\b(password|secret|token)=([^&\s]*)", re.IGNORECASE)
+# Up to the last @ before a path: a password may hold one itself.
+_BESIDE_USER: Final = re.compile(r"(//[^/?#:@]*:)[^/?#]*@")
+_IN_QUERY: Final = re.compile(r"\b(\w*password|\w*secret|\w*token)=[^&\s]*", re.IGNORECASE)
 
 
-def masked(value: Value) -> Value:
+def masked(text: str) -> str:
     """An address without its password, wherever in it that stands."""
-    if not isinstance(value, str):
-        return value
-    return _PASSWORDS.sub(lambda m: f"{m[3]}={MASK}" if m[3] else f"{m[1]}:{MASK}@", value)
+    return _IN_QUERY.sub(rf"\1={MASK}", _BESIDE_USER.sub(rf"\1{MASK}@", text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,18 @@ class Settings:
         return [
             {
                 "name": setting.name,
-                "value": MASK if setting.secret and self[setting.name] else masked(self[setting.name]),
+                "value": _shown(setting, self[setting.name]),
                 "origin": self.chosen[setting.name].origin,
                 "purpose": setting.purpose,
             }
             for setting in SETTINGS
         ]
+
+
+def _shown(setting: Setting, value: Value) -> Value:
+    if not isinstance(value, str):
+        return value
+    return MASK if setting.secret and value else masked(value)
 
 
 def load(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from headwater.errors import InvalidRequest
-from headwater.settings import FILE_NAME, Settings
+from headwater.settings import FILE_NAME, Settings, masked
 from headwater.storage.kafka_conf import KafkaPlace, is_kafka
 from headwater.storage.ledger import Ledger
 from headwater.storage.local_files import local_path
@@ -72,8 +72,7 @@ def place(settings: Settings, name: str) -> str:
 
 def shown(uri: str) -> str:
     """Without whoever's name and password, wherever in the address they stand."""
-    # Up to the last @ before a path: a password may hold one itself.
-    return re.sub(r"(?i)\b(\w*password|\w*secret|\w*token)=[^&\s]*", r"\1=********", re.sub("//[^/?#]*@", "//", uri))
+    return masked(re.sub("//[^/?#]*@", "//", uri))
 
 
 def shown_place(settings: Settings, name: str) -> str:
