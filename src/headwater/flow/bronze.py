@@ -88,7 +88,8 @@ def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, l
     with _seen(lines, sized, begun) as (seen, rows):
         ends = _ends(seen)
         losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
-        record_losses(ledger, losses, clock())
+        if losses:
+            record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
         return Taken(_bring(spark, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
 
