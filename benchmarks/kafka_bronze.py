@@ -122,12 +122,14 @@ def bronze(lake: Path, *, follow: bool) -> None:
     from headwater.flow.intake import StreamIntake
     from headwater.flow.run import Run
     from headwater.lake import Lake
+    from headwater.storage.table_writer import TableWriter
 
     parts = Components(settings_of(lake))
     with Lake(parts):
         spark, index = parts.spark, parts.index  # the index is no part of bronze, and its import takes seconds
         say(started=True)
-        run = Run(spark, parts.settings, parts.ledger, parts.log, index, parts.clock, lambda *_: None)
+        writer = TableWriter(spark, parts.settings)
+        run = Run(writer, parts.ledger, parts.log, index, parts.clock, lambda *_: None)
         run.begin()
         assert isinstance(run._intake, StreamIntake)
         query = run._intake.begin(once=not follow)  # the first stage alone, as a run starts it

@@ -38,7 +38,6 @@ def test_a_table_keeps_the_contract_of_its_value(settings: Settings) -> None:
         assert ordered == list(table.order)
         assert made.format_version == 2
         assert made.location().startswith(catalogs.warehouse_uri(settings))
-        assert made.properties["write.wap.enabled"] == "true"
         assert made.properties["write.metadata.metrics.column.seq"] == "full"
         assert catalogs.progress(made) == Progress()
 

@@ -21,7 +21,7 @@ transcribe = "cheap_models:CheapSpeech"
 caption = "cheap_models:CheapReader"
 """
 # What may differ between two runs over the same events: when, and in which order rows were committed.
-_INCIDENTAL = {"seq", "bronze_at", "derived_at", "quarantined_at", "model_seconds"}
+_INCIDENTAL = {"seq", "event_seq", "bronze_at", "derived_at", "quarantined_at", "model_seconds"}
 
 
 def use_cheap_models(lake: Path) -> None:

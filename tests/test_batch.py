@@ -11,11 +11,12 @@ from sample_rows import rows
 from headwater import lake as lakes
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, Table
 from headwater.flow.derive import batch as batches
-from headwater.flow.derive.batch import Cut, next_batch
+from headwater.flow.derive.batch import next_batch
 from headwater.flow.embed.texts import next_texts
 from headwater.flow.index import index_next
+from headwater.flow.rows import Cut
 from headwater.lake import Lake
-from headwater.storage.publish import not_yet_in, publish
+from headwater.storage.table_writer import TableWriter
 
 MANY = Cut(rows=1_000, bytes=1 << 40)
 
@@ -29,7 +30,11 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 def add(lake: Lake, table: Table, given: list[dict[str, Any]]) -> None:
     named = [{"event_id": f"e{number:03}", "object_id": f"o{number:03}", "customer": "acme", **row}
              for number, row in enumerate(given)]  # fmt: skip
-    publish(lake.spark, table, rows(table, named).select(table.columns), {}, stage="test")
+    writer(lake).publish(table, rows(table, named).select(table.columns), {}, stage="test")
+
+
+def writer(lake: Lake) -> TableWriter:
+    return TableWriter(lake.spark, lake.settings)
 
 
 def event(size: int, modality: str = "audio", text: str | None = None, **more: Any) -> dict[str, Any]:
@@ -38,7 +43,7 @@ def event(size: int, modality: str = "audio", text: str | None = None, **more: A
 
 
 def taken(lake: Lake, begin: int, cut: Cut, until: int | None = None) -> tuple[int, int] | None:
-    batch = next_batch(lake.spark, lake.settings, begin, cut, until)
+    batch = next_batch(writer(lake), begin, cut, until)
     return (batch.end, len(batch.pending)) if batch else None
 
 
@@ -68,7 +73,7 @@ def test_long_messages_are_read_whole_and_only_those_of_the_batch(lake: Lake) ->
         EVENTS,
         [event(1, "chat", "short"), event(1, "chat", "long " * 4_000), event(1, "chat", "too far " * 4_000)],
     )
-    batch = next_batch(lake.spark, lake.settings, 0, Cut(1_000, 30_000))
+    batch = next_batch(writer(lake), 0, Cut(1_000, 30_000))
     assert batch is not None and batch.end == 2
     assert batch.pending["text"].to_pylist() == ["short", "long " * 4_000]
 
@@ -82,14 +87,14 @@ def test_texts_are_taken_up_to_so_many_vectors_and_long_ones_whole(lake: Lake) -
 
 
 def _said(lake: Lake, begin: int, vectors: int) -> tuple[list[str], int]:
-    texts, ends = next_texts(lake.spark, {MESSAGES: (begin, 4)}, vectors)
+    texts, ends = next_texts(writer(lake), {MESSAGES: (begin, 4)}, vectors)
     return sorted(texts["text"].to_pylist(), key=[*texts["text"].to_pylist()].index), ends[MESSAGES]
 
 
 def test_rows_that_are_given_twice_are_new_once(lake: Lake) -> None:
     add(lake, MESSAGES, [{"text": "known", "step": "message", "fingerprint": "f"}])
     twice = [{"object_id": name, "step": "message", "fingerprint": "f"} for name in ("o000", "o001", "o001")]
-    new = not_yet_in(lake.spark, MESSAGES, rows(MESSAGES, twice).select(MESSAGES.columns), MESSAGES.key)
+    new = writer(lake).not_yet_in(MESSAGES, rows(MESSAGES, twice).select(MESSAGES.columns), MESSAGES.key)
     assert new["object_id"].to_pylist() == ["o001"]
 
 
@@ -99,16 +104,16 @@ def test_an_index_that_begins_with_a_gap_is_built_all_the_same(lake: Lake) -> No
     add(lake, EMBEDDINGS, vectors)
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq < 4")
     index = lake._components.index
-    assert index_next(lake.spark, lake.settings, index, batch_rows=2) == 2
+    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) == 2
     assert index.position() == 6
-    assert index_next(lake.spark, lake.settings, index, batch_rows=2) is None
+    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
     add(lake, EMBEDDINGS, vectors)
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq >= 6")
-    assert index_next(lake.spark, lake.settings, index, batch_rows=2) is None
+    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
     assert index.position() == 12  # a gap at the end is followed too, else it would seem to be behind for ever
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq >= 0")
     index.delete(None)
-    assert index_next(lake.spark, lake.settings, index, batch_rows=2) is None
+    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
 
 
 def test_segments_that_the_driver_writes_are_read_by_everybody(lake: Lake) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +21,9 @@ from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict
 from headwater.lake import Lake
 from headwater.settings import load
-from headwater.storage import publish as publishing
+from headwater.storage import table_writer
+from headwater.storage.commit import Committer
+from headwater.storage.table_writer import TableWriter
 from headwater.upkeep.maintenance import apply_maintenance, plan_maintenance
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -186,7 +187,9 @@ def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: La
     parts = lake._components
     later = datetime.now(UTC) + timedelta(days=30)
     plan = plan_maintenance(parts.catalog, lake.settings, now=later)
-    done = apply_maintenance(lake.spark, plan, lambda _: None)
+    writer = TableWriter(lake.spark, lake.settings)
+    committer = Committer(lake.settings, lambda: int(later.timestamp() * 1000))
+    done = apply_maintenance(plan, lake.settings, committer, lambda: writer, lambda _: None)
 
     assert {care.table for care in plan.tables if not care.idle} == {result.table for result in done}
     assert files["bronze.events"] >= 6
@@ -200,26 +203,26 @@ def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: La
 
 
 def test_a_second_writer_of_a_stage_is_refused_and_leaves_no_row(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = lake.spark
+    writer = TableWriter(lake.spark, lake.settings)
     names = ("object_id", "customer", "modality", "step", "model", "fingerprint", "event_id")
     row = dict.fromkeys(names, "x") | {"occurred_at": AT, "derived_at": AT, "pointer": {"path": "x"}}
-    rows = spark.createDataFrame(
+    rows = lake.spark.createDataFrame(
         pa.Table.from_pylist([row], pa.schema([f for f in MESSAGES.schema if f.name != "seq"]))
     )
-    stage = publishing._stage
+    stage = table_writer.write_staged
 
-    def stage_while_another_publishes(*arguments: Any) -> Any:
-        staged = stage(*arguments)
+    def stage_while_another_publishes(*arguments: Any, **options: Any) -> Any:
+        staged = stage(*arguments, **options)
         monkeypatch.undo()  # from here on, whoever publishes does so undisturbed
-        monkeypatch.setattr(publishing, "_LOCKS", defaultdict(threading.Lock))  # another process has locks of its own
-        publishing.publish(spark, MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
+        another = TableWriter(lake.spark, lake.settings)  # with locks of its own, as another process has
+        another.publish(MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
         return staged
 
-    monkeypatch.setattr(publishing, "_stage", stage_while_another_publishes)
-    with pytest.raises(Conflict, match="another writer"):
-        publishing.publish(spark, MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
+    monkeypatch.setattr(table_writer, "write_staged", stage_while_another_publishes)
+    with pytest.raises(Conflict, match="Another writer"):
+        writer.publish(MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
     assert lake.table("messages").to_arrow().num_rows == 1
-    assert publishing.progress_of(spark, MESSAGES).next_seq == 1
+    assert writer.progress(MESSAGES).next_seq == 1
 
 
 def test_batches_are_cut_by_bytes_as_well_as_by_rows(engine: None, tmp_path: Path) -> None:

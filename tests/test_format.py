@@ -5,12 +5,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import rounds
+from lakes import small_lake
 
 from headwater import lake as lakes
 from headwater.cli.main import main
-from headwater.domain.tables import EFFORT, EMBEDDINGS, SAID
+from headwater.domain.progress import SNAPSHOT
+from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
+from headwater.storage import catalog as catalogs
 from headwater.storage.ledger import Ledger, open_ledger
+from headwater.storage.peek import peek_progress
+from headwater.storage.table_evolution import _stamp
 from headwater.upkeep.format import FORMAT, Upgrade, apply_upgrade, check_format, plan_upgrade, set_format
 
 NO_CATALOG = cast(Any, None)  # these upgrades touch none
@@ -101,3 +107,26 @@ def test_a_lake_of_format_one_is_upgraded_and_goes_on(tmp_path: Path, engine: No
         rows = lake.sql("select text, attempts from messages order by text")["rows"]
         # Reads see the old row without an effort, the new one with.
         assert rows == [{"text": "written after", "attempts": 1}, {"text": "written before", "attempts": None}]
+
+
+def test_a_lake_from_before_stamps_is_upgraded_and_can_be_rolled_back_from_then_on(tmp_path: Path) -> None:
+    directory = small_lake(tmp_path / "lake")
+    with lakes.open(directory) as lake:
+        before = rounds.contents(lake)
+        catalog = lake._components.catalog
+        with catalog.load_table(QUARANTINE.name).update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("event_seq")
+        lake._components.ledger.set_fact("format", "2")
+    for _ in range(2):
+        assert main(["--lake", str(directory), "upgrade"]) == 0
+        open_ledger(f"sqlite:///{directory}/ledger.db").set_fact("format", "2")  # killed before it was noted
+    assert main(["--lake", str(directory), "upgrade"]) == 0
+    with lakes.open(directory) as lake:
+        assert rounds.contents(lake) == before
+        for table in TABLES:
+            loaded = lake._components.reader.load_table(table.name)
+            stamps = [snapshot for snapshot in loaded.snapshots() if _stamp(snapshot.summary)]
+            assert len(stamps) == 1, "once, however often it was done"
+            assert any(spec.is_unpartitioned() for spec in loaded.specs().values())
+            assert peek_progress(lake.settings, table) == catalogs.progress(loaded)
+            assert loaded.properties[SNAPSHOT] == str(stamps[0].snapshot_id)

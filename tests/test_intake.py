@@ -22,6 +22,7 @@ from headwater.settings import resolve
 from headwater.storage.directory_log import DirectoryLog
 from headwater.storage.losses import LOST
 from headwater.storage.peek import peek_progress
+from headwater.storage.table_writer import TableWriter
 
 AT = parse_time("2026-03-01")
 PATIENCE_SECONDS = 30
@@ -43,7 +44,7 @@ def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None
     parts = lake._components
     say(lake, "a", "b")
     with recorded(parts, "run") as entry:
-        run = new_run(parts, entry, None)
+        run = new_run(parts, None, entry, None)
         run.begin()
         run._intake.drain()
         say(lake, "lost", "too")
@@ -67,7 +68,7 @@ def log(tmp_path: Path) -> DirectoryLog:
 
 def following(spark: SparkSession, log: DirectoryLog, bring: Any) -> DirectoryIntake:
     settings = resolve(log.directory.parent, {}, {}, {"run.trigger_seconds": 0.1})
-    intake = DirectoryIntake(spark, settings, log, 0, bring, threading.Event())
+    intake = DirectoryIntake(TableWriter(spark, settings), log, 0, bring, threading.Event())
     intake.follow()
     return intake
 
@@ -76,7 +77,7 @@ def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(spark: S
     seen: list[str] = []
     three = threading.Event()
 
-    def bring(_: object, lines: pa.Table) -> None:
+    def bring(lines: pa.Table) -> None:
         seen.extend(lines["value"].to_pylist())
         if len(seen) == 3:
             three.set()

@@ -41,7 +41,7 @@ def test_a_model_that_is_not_complete_is_not_shown(state: State) -> None:
 
 def test_the_active_model_stays_and_a_second_one_cannot_be() -> None:
     with pytest.raises(Conflict, match="is active"):
-        BOOK.retired(OLD)
+        BOOK.retired(OLD.step, OLD.fingerprint)
     with pytest.raises(Conflict, match="has an active model"):
         BOOK.with_model(replace(NEW, state=State.ACTIVE))
 
@@ -61,7 +61,7 @@ def test_a_replay_that_goes_on_changes_nothing_and_one_of_some_rows_begins() -> 
     assert BOOK.with_building(NEW) == BOOK
     some = BOOK.with_model(replace(NEW, state=State.SOME))
     assert some.with_building(NEW).find("transcribe", "new").state is State.BUILDING
-    leaving = BOOK.retired(NEW)
+    leaving = BOOK.retired(NEW.step, NEW.fingerprint)
     with pytest.raises(Conflict, match="being removed"):
         leaving.with_building(NEW)
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rounds
@@ -21,9 +21,7 @@ from headwater.flow.models.introduce import introduce
 from headwater.flow.run import Run
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage import publish as publishing
 from headwater.storage.model_book import change_book, read_book
-from headwater.storage.publish import progress_of, publish
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 @pytest.fixture
 def run(lake: Lake) -> Iterator[Run]:
     with recorded(lake._components, "run") as entry:
-        yield new_run(lake._components, entry, None)
+        yield new_run(lake._components, None, entry, None)
 
 
 def times(lake: Lake, table: str, key: str) -> set[int]:
@@ -47,8 +45,10 @@ def times(lake: Lake, table: str, key: str) -> set[int]:
     return set(Counter(row["key"] for row in lake.sql(f"select {key} as key from all_models.{table}")["rows"]).values())
 
 
-def objects_of(lake: Lake) -> list[str]:
-    return [row["object_id"] for row in lake.sql("select distinct object_id from all_models.events")["rows"]]
+def objects_of(lake: Lake) -> dict[str, datetime]:
+    """Each with its time."""
+    events = lake.table("events").to_arrow().sort_by("seq")
+    return dict(zip(events["object_id"].to_pylist(), events["occurred_at"].to_pylist(), strict=True))
 
 
 def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake: Lake, tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake:
 def test_what_a_retry_embedded_is_not_embedded_again_by_a_replay(lake: Lake, run: Run, tmp_path: Path) -> None:
     fill(lake, tmp_path, 1)
     near = introduce(lake.settings, run.ledger, run.clock, "near")
-    some = objects_of(lake)[:4]
-    made = embed_again(run.spark, lake.settings, [near], some, run.clock)
+    some = dict(list(objects_of(lake).items())[:4])
+    made = embed_again(run.writer, [near], some, run.clock)
     assert 0 < made.vectors < 9
     assert lake.models.replay("embed", "near").finished
     assert times(lake, "embeddings", "chunk_id") == {1}
@@ -81,7 +81,7 @@ def test_a_retry_leaves_to_the_stage_what_it_has_yet_to_embed(lake: Lake, run: R
     run._intake.drain()
     assert run.derive()
     kept = read_book(run.ledger).kept("embed")
-    assert embed_again(run.spark, lake.settings, kept, objects_of(lake), run.clock).vectors == 0
+    assert embed_again(run.writer, kept, objects_of(lake), run.clock).vectors == 0
     lake.run()
     assert times(lake, "embeddings", "chunk_id") == {1}
 
@@ -128,10 +128,8 @@ def test_what_fails_only_after_a_kill_is_in_quarantine_all_the_same(cut_short: L
 
 
 def test_progress_without_rows_is_refused_to_who_was_overtaken(lake: Lake, run: Run) -> None:
-    before = progress_of(run.spark, METADATA)
-    publish(run.spark, METADATA, None, {EVENTS.name: 5}, stage="test")
-    java: Any = publishing._load(run.spark, METADATA)
-    late = before.advanced({EVENTS.name: 3}, rows=0, duplicates=0)
-    with pytest.raises(Conflict, match="another writer"):
-        publishing._move(run.spark, java, METADATA, before, late)
-    assert progress_of(run.spark, METADATA).seq_of(EVENTS.name) == 5
+    before = run.writer.progress(METADATA)
+    run.writer.publish(METADATA, None, {EVENTS.name: 5}, stage="test")
+    with pytest.raises(Conflict, match="Another writer"):
+        run.writer.publish(METADATA, None, {EVENTS.name: 3}, since=before, stage="test")
+    assert run.writer.progress(METADATA).seq_of(EVENTS.name) == 5

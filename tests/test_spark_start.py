@@ -20,7 +20,8 @@ from headwater.settings import Settings, resolve
 from headwater.storage import jars, spark_process
 from headwater.storage.jars import EMBEDDED, Jar, resolve_jars
 from headwater.storage.java import Java, check_java
-from headwater.storage.spark import catalog_conf, engine_conf, start_spark, stop_spark
+from headwater.storage.spark import engine_conf, start_spark, stop_spark
+from headwater.storage.spark_catalog import catalog_conf
 
 PATIENCE_SECONDS = 120
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.domain.model_book import ModelBook
     from headwater.flow.models.port import Model
     from headwater.storage.catalog import Tables
+    from headwater.storage.table_writer import TableWriter
     from headwater.storage.vector_index import VectorIndex
 
 
@@ -99,6 +100,12 @@ class Components:
         from headwater.storage.spark import start_spark
 
         return start_spark(self.settings)
+
+    def table_writer(self) -> "TableWriter":
+        """For who rewrites files beside a run, under a lease that fences no rows; starts Spark."""
+        from headwater.storage.table_writer import TableWriter
+
+        return TableWriter(self.spark, self.settings)
 
     def spark_and_index(self) -> "SparkSession":
         """For who will write to the index: its library takes seconds to load, and so does the JVM."""

@@ -49,6 +49,12 @@ class Unavailable(HeadwaterError):
     retryable = True
 
 
+class OutcomeUnknown(Unavailable):
+    """A commit was sent and no answer came, nor to the question what became of it; the next run finds out."""
+
+    exit_code = 7
+
+
 class DataFault(HeadwaterError):
     """The bytes are not what they claim to be. `reason` is a code from `domain.quarantine`."""
 

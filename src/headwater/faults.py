@@ -1,14 +1,18 @@
 """Named fault points in the paths that write; tests arm them, nothing else does.
 
 `HEADWATER_FAULT=bronze.staged` kills the process with SIGKILL the first time that point is reached,
-`HEADWATER_FAULT=bronze.staged:3` the third time. Reached in a worker, it is the driver that dies: `arm` tells workers
-whom to kill. Unarmed, a point costs one comparison with None.
+`HEADWATER_FAULT=bronze.staged:3` the third time, and `HEADWATER_FAULT=bronze.staged:1:stop` freezes it there, until
+somebody sends it SIGCONT. Reached in a worker, it is the driver that dies: `arm` tells workers whom to kill. Unarmed, a
+point costs one comparison with None.
 """
 
 import os
 import signal
 
 POINTS = (
+    "commit.proposed",
+    "commit.written",
+    "commit.landed",
     "land.stored",
     "log.written",
     "bronze.keyed",
@@ -47,13 +51,14 @@ def point(name: str) -> None:
     """Die here if a test asked for it."""
     if _ARMED is None:
         return
-    armed, _, count = _ARMED.partition(":")
+    armed, count, how = (*_ARMED.split(":"), "", "")[:3]
     if armed != name:
         return
     global _reached
     _reached += 1
-    if _reached >= int(count or 1):
-        os.kill(int(os.environ.get(_VICTIM, os.getpid())), signal.SIGKILL)
+    if _reached == int(count or 1) or (_reached > int(count or 1) and how != "stop"):
+        blow = signal.SIGSTOP if how == "stop" else signal.SIGKILL
+        os.kill(int(os.environ.get(_VICTIM, os.getpid())), blow)
 
 
 def arm() -> None:

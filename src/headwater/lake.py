@@ -149,11 +149,11 @@ class Lake:
         `listen` hears each line of logs/headwater.jsonl as it is written.
         """
         stop = stop or threading.Event()
-        with begin.alone(self._components, "run", stop):
+        with begin.alone(self._components, "run", stop) as held:
             if once and not self.pending():
                 return Ran(False, {})
             with begin.recorded(self._components, "run", listen) as entry:
-                run = begin.new_run(self._components, entry, report, stop)
+                run = begin.new_run(self._components, held, entry, report, stop)
                 done = run.once() if once else run.until_stopped()
                 return Ran(True, done, entry.models)
 
@@ -165,11 +165,13 @@ class Lake:
 
     def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
         """Compact and expire; safe beside a run."""
+        from headwater.storage.commit import Committer
         from headwater.upkeep.maintenance import apply_maintenance, pack_memo
 
         plan = self.plan_maintenance()
         with begin.alone(self._components, "maintain", threading.Event()), begin.recorded(self._components, "maintain"):
-            done = apply_maintenance(self._components.spark, plan, report or _silent) if plan else []
+            parts, told = self._components, report or _silent
+            done = apply_maintenance(plan, self.settings, Committer(self.settings), parts.table_writer, told)
             done += pack_memo(self.settings, report or _silent)
             self._components.index.optimise()
         return done
@@ -195,10 +197,10 @@ class Lake:
 
             return Retried(0, 0, 0)
         with (
-            begin.alone(self._components, "run", threading.Event()),
+            begin.alone(self._components, "run", threading.Event()) as held,
             begin.recorded(self._components, "retry") as entry,
         ):
-            retried = begin.new_run(self._components, entry, report).retry(reason, model)
+            retried = begin.new_run(self._components, held, entry, report).retry(reason, model)
         self.run(once=True, report=report)
         return retried
 

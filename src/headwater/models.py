@@ -91,13 +91,13 @@ class Models:
         if before is not None and before.kept and not quote.objects:
             return Replayed(quote, True, 0, {}, time.monotonic() - begun)
         stop = stop or threading.Event()
-        with begin.alone(self._parts, "run", stop), begin.recorded(self._parts, "replay") as entry:
+        with begin.alone(self._parts, "run", stop) as held, begin.recorded(self._parts, "replay") as entry:
             from headwater.flow.models.introduce import settle_models
             from headwater.flow.replay import replay
 
-            run = begin.new_run(self._parts, entry, report, stop)
+            run = begin.new_run(self._parts, held, entry, report, stop)
             settle_models(run.settings, run.ledger, run.clock)
-            book = change_book(self._parts.ledger, lambda book: book.with_building(known))
+            book = change_book(run.ledger, lambda book: book.with_building(known))
             known = book.find(step, known.fingerprint)
             finished = replay(run, known, _allow(quote, budget))
             spent = entry.models.get(f"{step}/{known.fingerprint}", {})
@@ -140,11 +140,11 @@ class Models:
         from headwater.upkeep.retire import apply_retire, plan_retire
 
         parts = self._parts
-        with begin.alone(self._parts, "run", threading.Event()), begin.recorded(self._parts, "retire"):
+        with begin.alone(self._parts, "run", threading.Event()) as held, begin.recorded(self._parts, "retire"):
             known = parts.book().find(step, model)
             plan = plan_retire(parts.reader, known)
             told = report or (lambda _: None)
-            apply_retire(parts.spark, parts.catalog, parts.ledger, parts.index, known, plan, told)
+            apply_retire(begin.new_writer(parts, held), held.ledger, parts.index, known, plan, told)
         return plan
 
     def _candidate(self, step: str, model: str) -> KnownModel:

@@ -22,6 +22,7 @@ from headwater.stack.stack import Stack
 from headwater.storage.catalog import create_tables
 from headwater.storage.kafka_conf import KafkaPlace
 from headwater.storage.kafka_log import KafkaLog
+from headwater.storage.ledger import Ledger
 from headwater.storage.spark import start_spark, stop_spark
 from headwater.upkeep.format import set_format
 from headwater.upkeep.rescan import apply_rescan, plan_rescan
@@ -167,13 +168,15 @@ def test_what_expired_unread_is_reported_and_a_rescan_brings_back_what_was_store
     assert lake.status()["duplicates"] == 1
 
 
-def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(lake: Lake, admin: AdminClient) -> None:
-    stop, ledger = threading.Event(), lake._components.ledger
+def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(
+    lake: Lake, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
     done: dict[str, int] = {}
     log_of(lake).publish([chat(n) for n in range(3)])
-    claim_first = ledger.claim_first
+    claim_first = Ledger.claim_first
 
-    def while_others_expire(kind: str, rows: Any) -> Any:
+    def while_others_expire(ledger: Ledger, kind: str, rows: Any) -> Any:
         # What is published while a batch is under way is gone before the next one comes to it.
         if kind == "event" and not done:
             log_of(lake).publish([chat(n) for n in range(3, 8)])
@@ -181,9 +184,9 @@ def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(
             for gone in admin.delete_records(ends).values():
                 gone.result()
             log_of(lake).publish([chat(n) for n in range(8, 10)])
-        return claim_first(kind, rows)
+        return claim_first(ledger, kind, rows)
 
-    ledger.claim_first = while_others_expire  # type: ignore[method-assign]
+    monkeypatch.setattr(Ledger, "claim_first", while_others_expire)
 
     def report(stage: str, count: int) -> None:
         done[stage] = done.get(stage, 0) + count

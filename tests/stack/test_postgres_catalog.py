@@ -12,7 +12,8 @@ from headwater.storage import catalog as catalogs
 from headwater.storage import postgres_database
 from headwater.storage.peek import peek_progress
 from headwater.storage.reading import run_sql, scan
-from headwater.storage.spark import catalog_conf, start_spark, stop_spark
+from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.spark_catalog import JDBC_LIMITS, catalog_conf
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_spark_and_pyiceberg_share_the_tables_in_both_directions(settings: Setti
 def test_no_password_stands_in_the_address_that_spark_logs(settings: Settings) -> None:
     lake = resolve(settings.lake, {}, {"catalog.uri": "postgresql://u:p%40ss@h:1/db?sslmode=require"}, {})
     conf = catalog_conf(lake)
-    assert conf["spark.sql.catalog.lake.uri"] == "jdbc:postgresql://h:1/db?sslmode=require"
+    assert conf["spark.sql.catalog.lake.uri"] == f"jdbc:postgresql://h:1/db?{JDBC_LIMITS}&sslmode=require"
     assert (conf["spark.sql.catalog.lake.jdbc.user"], conf["spark.sql.catalog.lake.jdbc.password"]) == ("u", "p@ss")
 
 

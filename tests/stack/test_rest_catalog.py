@@ -15,9 +15,12 @@ import pytest
 import rounds
 from behaviour_catalog import *  # noqa: F403
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from sample_rows import rows
+from wire import once, wire_to
 
 from headwater import lake as lakes
 from headwater.domain.progress import NEXT_SEQ
+from headwater.domain.tables import MESSAGES
 from headwater.errors import Unavailable
 from headwater.settings import FILE_NAME, Settings, resolve
 from headwater.stack.ivy import Module, fetch
@@ -25,6 +28,8 @@ from headwater.storage import catalog as catalogs
 from headwater.storage.cache import cache_directory
 from headwater.storage.jars import resolve_jars, spark_home
 from headwater.storage.peek import peek_progress
+from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.table_writer import TableWriter
 
 ICEBERG = "1.11.0"
 MODULES = (
@@ -61,6 +66,14 @@ def java() -> Iterator[Any]:
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     yield gateway.jvm
     gateway.shutdown()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of this file alone: others need other jars."""
+    session = start_spark(resolve(tmp_path_factory.mktemp("engine"), {}, {}, {}))
+    yield
+    stop_spark(session)
 
 
 @pytest.fixture
@@ -131,6 +144,32 @@ def test_a_lake_on_it_takes_in_derives_and_answers(settings: Settings, tmp_path:
         assert {name: len(found[name]) for name in ROUND} == ROUND
         counted = lake.sql("select count(distinct event_id) as n from events")
         assert counted["rows"] == [{"n": ROUND["bronze.events"]}]
+
+
+@pytest.mark.parametrize("action", ["lose", "cut", "delay", "repeat"])
+def test_rows_are_there_once_whatever_becomes_of_the_answer(
+    engine: None, settings: Settings, tmp_path: Path, action: str
+) -> None:
+    port = int(settings.text("catalog.uri").rpartition(":")[2])
+    with wire_to("127.0.0.1", port, lambda data: b"tables/messages" in data and data.startswith(b"POST")) as wire:
+        options = {"catalog.uri": f"http://127.0.0.1:{wire.port}", "catalog.warehouse": str(tmp_path / "warehouse")}
+        through = resolve(tmp_path / "lake", {}, options, {})
+        catalogs.create_tables(catalogs.open_catalog(settings))
+        spark = start_spark(through)
+        try:
+            writer = TableWriter(spark, through, epoch=1)
+            given = rows(MESSAGES, [{"object_id": f"o{n}"} for n in range(3)]).select(MESSAGES.columns)
+            wire.fault = once(2, action)
+            for position in (3, 6, 9):
+                since = writer.progress(MESSAGES)
+                writer.publish(MESSAGES, given, {EVENTS.name: position}, since=since, stage="derive")  # noqa: F405
+            writer.publish(MESSAGES, None, {EVENTS.name: 11}, since=writer.progress(MESSAGES), stage="derive")  # noqa: F405
+            assert wire.done == [action]
+            assert spark.table("lake.silver.messages").count() == 9
+            assert len(catalogs.open_catalog(settings).load_table("silver.messages").snapshots()) == 4
+            assert writer.progress(MESSAGES).seq_of(EVENTS.name) == 11  # noqa: F405
+        finally:
+            stop_spark(spark)
 
 
 def test_a_server_that_is_gone_is_unavailable(settings: Settings, tmp_path: Path) -> None:

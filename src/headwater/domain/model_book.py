@@ -120,7 +120,9 @@ class ModelBook:
             raise Conflict(f"{model.label} has not been made for all objects yet. First: {way}")
         return type(self)(tuple(self._flipped(other, model) for other in self.models))
 
-    def retired(self, model: KnownModel) -> Self:
+    def retired(self, step: str, fingerprint: str) -> Self:
+        """By what it is now: it may have been activated since somebody planned to let it go."""
+        model = self.find(step, fingerprint)
         if model.state is State.ACTIVE:
             raise Conflict(
                 f"{model.label} is active for {model.step}. Activate another one first: headwater models shows them."

@@ -181,6 +181,8 @@ QUARANTINE: Final = Table(
             _field("reason", pa.string(), required=True),
             _field("detail", pa.string()),
             _field("attempts", pa.int32(), required=True),
+            # Where in bronze.events it stands, so that who tries again need not look for it; null where nobody knows.
+            _field("event_seq", pa.int64()),
             _field("occurred_at", TIMESTAMP),
             _field("quarantined_at", TIMESTAMP, required=True),
             _field("pointer", POINTER_TYPE),

@@ -24,12 +24,13 @@ from headwater import faults
 from headwater.clock import Clock
 from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
 from headwater.domain.pointer import POINTER_TYPE
+from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
 from headwater.errors import Unavailable
 from headwater.flow.continuity import IDENTITY, Loss, lost_in_batch, record_losses
 from headwater.storage.ledger import Ledger
 from headwater.storage.pointer_log import PointerLog
-from headwater.storage.publish import progress_of, publish
+from headwater.storage.table_writer import TableWriter
 
 _PLACE: Final = ("log_partition", "log_offset", "log_end")
 _SEEN: Final = pa.schema(
@@ -76,9 +77,10 @@ class Verdict:
     echoes: frozenset[Position]
 
 
-def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
+def take(writer: TableWriter, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
     """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
-    begun = progress_of(spark, EVENTS).offsets
+    since = writer.progress(EVENTS)
+    begun = since.offsets
     brought = _sized(lines)
     sized = _unread(brought, begun)
     if len(sized) < len(brought) and ledger.fact(IDENTITY) not in {None, log.identity()}:
@@ -91,7 +93,7 @@ def take(spark: SparkSession, lines: DataFrame | pa.Table, *, log: PointerLog, l
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return Taken(_bring(spark, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
+        return Taken(_bring(writer, since, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
 
 
 @contextmanager
@@ -112,18 +114,25 @@ def _seen(
 
 
 def _bring(
-    spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, ends: Mapping[int, int], now: datetime
+    writer: TableWriter,
+    since: Progress,
+    rows: DataFrame | pa.Table,
+    verdict: Verdict,
+    ends: Mapping[int, int],
+    now: datetime,
 ) -> int:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
     if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
-        refused = _refused(spark, rows, verdict, now)
-        # Spark's way to stage rows is a setting of the session, and others use the one that Arrow rows come with.
+        set_aside = writer.progress(QUARANTINE)
+        refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
+        # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
         given = refused.toArrow() if isinstance(rows, pa.Table) else refused
-        publish(spark, QUARANTINE, given, position, stage="quarantine")
+        writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
-    return publish(spark, EVENTS, accepted, position, stage="bronze", duplicates=len(verdict.duplicates))
+    duplicates = len(verdict.duplicates)
+    return writer.publish(EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates)
 
 
 def _sized(lines: DataFrame | pa.Table) -> pa.Table:
@@ -256,7 +265,9 @@ def _are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:
     return pa.array([position in positions for position in _positions(rows)], pa.bool_())
 
 
-def _refused(spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> DataFrame:
+def _refused(
+    spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, begun: Mapping[int, int], now: datetime
+) -> DataFrame:
     if isinstance(rows, pa.Table):
         wanted = pc.or_(pc.invert(rows["sound"]), _are_among(rows, verdict.conflicts))
         rows = spark.createDataFrame(rows.filter(wanted))
@@ -264,7 +275,7 @@ def _refused(spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, 
     line = F.concat_ws(":", F.lit("log"), "log_partition", F.coalesce("log_offset", F.xxhash64("payload")))
     said = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
     # A run that was killed between the two tables has quarantined these lines already.
-    fresh = rows.where(_is_unread(progress_of(spark, QUARANTINE).offsets))
+    fresh = rows.where(_is_unread(begun))
     return fresh.where(~F.col("sound") | conflict).select(
         F.when(F.length("event_id") > 0, F.col("event_id")).otherwise(line).alias("event_id"),
         "object_id",
@@ -278,6 +289,7 @@ def _refused(spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, 
         .otherwise("not an event: a field is missing or malformed")
         .alias("detail"),
         F.lit(1).alias("attempts"),
+        F.lit(None).cast("long").alias("event_seq"),
         "occurred_at",
         F.lit(now).alias("quarantined_at"),
         "pointer",

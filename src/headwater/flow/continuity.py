@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from headwater.clock import Clock
 from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.storage.ledger import Ledger
 from headwater.storage.losses import LOST
 from headwater.storage.pointer_log import PointerLog
-from headwater.storage.publish import progress_of, publish
+from headwater.storage.table_writer import TableWriter
 
 IDENTITY: Final = "log.identity"
 
@@ -37,9 +35,9 @@ class Loss:
         return self.until - self.first if self.until is not None else 0
 
 
-def resume(spark: SparkSession, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[dict[int, int], list[Loss]]:
+def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[dict[int, int], list[Loss]]:
     """Before a stream starts: where to read on, and what was lost since the last time. Twice is once."""
-    consumed = progress_of(spark, EVENTS).offsets
+    consumed = writer.progress(EVENTS).offsets
     begin, end, identity = log.begin(), log.end(), log.identity()
     for partition in {*consumed, *end}:
         # Claims of a batch that never was committed.
@@ -54,7 +52,7 @@ def resume(spark: SparkSession, log: PointerLog, ledger: Ledger, clock: Clock) -
     record_losses(ledger, losses, clock())
     if losses:
         start |= {partition: max(begin[partition], start.get(partition, 0)) for partition in begin}
-        _move(spark, start)
+        _move(writer, start)
     ledger.set_fact(IDENTITY, identity)
     return start, losses
 
@@ -80,15 +78,15 @@ def lost_in_batch(
     return losses
 
 
-def pass_markers(spark: SparkSession, log: PointerLog, ends: Mapping[int, int]) -> None:
+def pass_markers(writer: TableWriter, log: PointerLog, ends: Mapping[int, int]) -> None:
     """After all lines before `ends` were read: what is still between there and the position are marks of transactions,
     which have offsets and no lines, and would count as lag for ever."""
-    consumed, begin = progress_of(spark, EVENTS).offsets, log.begin()
+    consumed, begin = writer.progress(EVENTS).offsets, log.begin()
     behind = {partition: end for partition, end in ends.items() if end > consumed.get(partition, 0)}
     # What has expired meanwhile is no mark: the next start tells it as lost.
     behind = {partition: end for partition, end in behind.items() if begin[partition] <= consumed.get(partition, 0)}
     if behind:
-        _move(spark, {**consumed, **behind})
+        _move(writer, {**consumed, **behind})
 
 
 def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None:
@@ -100,7 +98,7 @@ def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None
             ledger.start_run(LOST, now, detail)
 
 
-def _move(spark: SparkSession, start: Mapping[int, int]) -> None:
+def _move(writer: TableWriter, start: Mapping[int, int]) -> None:
     position = {"log": {str(partition): offset for partition, offset in start.items()}}
     for table in (QUARANTINE, EVENTS):
-        publish(spark, table, None, position, stage="continuity")
+        writer.publish(table, None, position, since=writer.progress(table), stage="continuity")

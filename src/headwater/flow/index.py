@@ -4,33 +4,86 @@ Reads   silver.embeddings
 Writes  index
 Key     chunk_id; twice is once.
 Invariant: the index is a view. It notes how far it has followed beside its own entries, so a wiped index starts again
-from the first vector.
+from the first vector. The ledger knows of which index that is true, and lets only the run that holds the lease say so:
+whoever slept meanwhile can set nothing back, nor vouch for entries that are gone.
 """
 
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Self
+
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from headwater import faults
 from headwater.domain.tables import EMBEDDINGS
-from headwater.settings import Settings
-from headwater.storage.peek import peek_progress
+from headwater.errors import Conflict
+from headwater.storage.ledger import Ledger
+from headwater.storage.table_writer import TableWriter
 from headwater.storage.vector_index import VectorIndex
 
+_FACT: Final = "index"
 
-def index_next(spark: SparkSession, settings: Settings, index: VectorIndex, *, batch_rows: int) -> int | None:
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How far an index has followed the embeddings, and of which generation they were."""
+
+    index: str
+    position: int
+    generation: int
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Self | None:
+        return cls(**json.loads(text)) if text else None
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def index_next(writer: TableWriter, ledger: Ledger, index: VectorIndex, *, batch_rows: int) -> int | None:
     """Bring one batch of pending vectors into the index; how many, or None when it has them all."""
-    begin, next_seq = index.position(), peek_progress(settings, EMBEDDINGS).next_seq
-    rows, end = pa.table({}), begin
+    embeddings, noted = writer.progress(EMBEDDINGS), ledger.fact(_FACT)
+    before = _followed(noted, index, embeddings.generation)
+    rows, end = pa.table({}), before.position
     # A model that was retired leaves gaps, and an index without entries notes no position.
-    while not len(rows) and end < next_seq:
-        first, end = end, min(next_seq, end + batch_rows)
-        rows = spark.table(f"lake.{EMBEDDINGS.name}").where(F.col("seq").between(first, end - 1)).toArrow()
-    if not len(rows):
-        if end > begin:
-            index.set_position(end)
-        return None
-    index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment
-    faults.point("index.upserted")
-    index.set_position(end)
-    return len(rows)
+    while not len(rows) and end < embeddings.next_seq:
+        first, end = end, min(embeddings.next_seq, end + batch_rows)
+        table = writer.spark.table(f"lake.{EMBEDDINGS.name}")
+        rows = table.where(F.col("seq").between(first, end - 1)).toArrow()
+    if len(rows):
+        noted = _note(ledger, noted, before)  # while it is still ours to write
+        index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment
+        faults.point("index.upserted")
+    if end > before.position:
+        _note(ledger, noted, replace(before, position=end))
+        index.set_position(end, before.index)
+    return len(rows) or None
+
+
+def _followed(noted: str | None, index: VectorIndex, generation: int) -> Followed:
+    """What ledger and index agree on. An index of another identity, or of embeddings that were rolled back since,
+    begins anew."""
+    known, identity, position = Followed.from_text(noted), index.identity(), index.position()
+    fresh = Followed(identity or uuid.uuid4().hex, 0, generation)
+    if known is None:  # a lake from before the ledger knew
+        return replace(fresh, position=position)
+    if known.generation == generation and known.index == identity:
+        return replace(fresh, position=min(position, known.position))
+    if position:
+        index.delete(None)
+    return replace(fresh, index=uuid.uuid4().hex)
+
+
+def _note(ledger: Ledger, expected: str | None, followed: Followed) -> str:
+    """Compare and set, under the lease of the run."""
+
+    def change(found: str | None) -> str:
+        if found != expected:
+            raise Conflict(
+                f"Another process works on the index: expected={expected} found={found}. Stop it, run again."
+            )
+        return followed.to_text()
+
+    return ledger.change_fact(_FACT, change)

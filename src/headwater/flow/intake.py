@@ -11,20 +11,20 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, InternalError, Unavailable
 from headwater.flow.continuity import pass_markers
 from headwater.flow.loop import Loop
-from headwater.settings import Settings
 from headwater.storage.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log_stream import checkpoint, read_segments, stream_log
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.spark import POOL
+from headwater.storage.table_writer import TableWriter
 
 # Brings a batch of lines, as `storage.log_stream` gives them, into bronze.
-Bring = Callable[[SparkSession, DataFrame | pa.Table], None]
+Bring = Callable[[DataFrame | pa.Table], None]
 
 
 class Intake(Protocol):
@@ -46,8 +46,7 @@ class Intake(Protocol):
 
 
 def open_intake(
-    spark: SparkSession,
-    settings: Settings,
+    writer: TableWriter,
     log: PointerLog,
     start: Mapping[int, int],
     bring: Bring,
@@ -55,23 +54,16 @@ def open_intake(
 ) -> Intake:
     """`start` is the offset to begin at, by partition; once `stop` is set no more comes in, and that is no fault."""
     if isinstance(log, DirectoryLog):
-        return DirectoryIntake(spark, settings, log, start.get(PARTITION, 0), bring, stop)
-    return StreamIntake(spark, settings, log, start, bring, stop)
+        return DirectoryIntake(writer, log, start.get(PARTITION, 0), bring, stop)
+    return StreamIntake(writer, log, start, bring, stop)
 
 
 class DirectoryIntake:
     """Of a log in a directory, which costs nothing to look at."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        settings: Settings,
-        log: DirectoryLog,
-        start: int,
-        bring: Bring,
-        stop: threading.Event,
-    ) -> None:
-        self._spark = spark
+    def __init__(self, writer: TableWriter, log: DirectoryLog, start: int, bring: Bring, stop: threading.Event) -> None:
+        settings = writer.settings
+        self._spark = writer.spark
         self._log = log
         self._next = start
         self._bring = bring
@@ -83,7 +75,7 @@ class DirectoryIntake:
         for lines in read_segments(self._log, self._next, self._batch_bytes):
             if self._stop.is_set() or self._following.is_stopped:
                 return
-            self._bring(self._spark, lines)
+            self._bring(lines)
             self._next = pc.max(lines["log_end"]).as_py()
 
     def follow(self) -> None:
@@ -105,16 +97,11 @@ class StreamIntake:
     """Of a log that Spark streams from."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        settings: Settings,
-        log: PointerLog,
-        start: Mapping[int, int],
-        bring: Bring,
-        stop: threading.Event,
+        self, writer: TableWriter, log: PointerLog, start: Mapping[int, int], bring: Bring, stop: threading.Event
     ) -> None:
-        self._spark = spark
-        self._settings = settings
+        self._writer = writer
+        self._spark = writer.spark
+        self._settings = writer.settings
         self._log = log
         self._start = start
         self._bring = bring
@@ -133,7 +120,7 @@ class StreamIntake:
                 raise
             self._tell()
             raise _ended(query) from error
-        pass_markers(self._spark, self._log, ends)
+        pass_markers(self._writer, self._log, ends)
 
     def follow(self) -> None:
         self._query = self.begin(once=False)
@@ -169,7 +156,7 @@ class StreamIntake:
 
     def _take(self, lines: DataFrame, _batch: int) -> None:
         try:
-            self._bring(lines.sparkSession, lines)
+            self._bring(lines)
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
             raise

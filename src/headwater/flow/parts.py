@@ -8,15 +8,20 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from heapq import heapreplace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headwater.errors import Unavailable
+from headwater.storage.packed_environment import is_local
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -25,6 +30,7 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 # nobody waits long for the last. A task costs Spark some 0.03 CPU seconds.
 _SHARES: Final = (4, 2, 1, 1)
 _ROWS_AT_ONCE: Final = 1_000
+_BUCKETS: Final = 4_096
 
 
 def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: int) -> list[pa.Table]:
@@ -54,6 +60,43 @@ def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: i
     return [whole.take(pa.array(part, pa.int64())) for part in parts if part]
 
 
+def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size: str, workers: int) -> DataFrame:
+    """The rows of a DataFrame, dealt out in the same way without being looked at: by how much there is of each content.
+
+    Contents are told apart by a few thousand buckets, whose sizes are all that the driver learns. Partitions come in
+    the order of their size, which is the order in which Spark begins them. `content`, `kind` and `size` are SQL.
+    """
+    spark = rows.sparkSession
+    bucketed = rows.withColumn("_bucket", F.expr(f"cast(pmod(xxhash64({content}), {_BUCKETS}) as int)"))
+    sums = [F.sum(F.expr(f"if({kind} = '{name}', {size} + 1, 0)")).alias(name) for name in kinds]
+    sized = bucketed.groupBy("_bucket").agg(*sums).toArrow()
+    parts = deal(sized.select(["_bucket"]), sized["_bucket"], pa.repeat("", len(sized)), _shares(sized), workers)
+    slots = _slots(spark, len(parts))
+    dealt = [(bucket, slots[number]) for number, part in enumerate(parts) for bucket in part["_bucket"].to_pylist()]
+    places = spark.createDataFrame(dealt, "_bucket int, _slot long")
+    placed = bucketed.join(F.broadcast(places), "_bucket").repartition(max(1, len(parts)), "_slot")
+    return placed.drop("_bucket", "_slot")
+
+
+def _shares(sized: pa.Table) -> pa.Array:
+    """Of each bucket, what it has of every kind as a share of that kind: a byte of a call takes another time than one
+    of a chat."""
+    total = pa.array([0.0] * len(sized))
+    for name in sized.column_names[1:]:
+        column = pc.cast(pc.fill_null(sized[name], 0), pa.float64()).combine_chunks()
+        total = pc.add(total, pc.divide(column, max(1.0, pc.sum(column).as_py() or 0.0)))
+    return pc.cast(pc.multiply(total, 1e9), pa.int64(), safe=False)
+
+
+def _slots(spark: SparkSession, count: int) -> list[int]:
+    """For each partition a key that Spark's own hash sends there."""
+    if count <= 1:
+        return [0]
+    numbers = spark.range(count * 32).selectExpr("id", f"pmod(hash(id), {count}) as part").toArrow().to_pylist()
+    found = {row["part"]: row["id"] for row in reversed(numbers)}
+    return [found.get(part, part) for part in range(count)]
+
+
 def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     """Have Spark start its Python meanwhile: that takes seconds, and bronze, which comes first, does without.
 
@@ -78,10 +121,31 @@ def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, sch
     try:
         answers = given.map(lambda part: _pack(schema, work(_unpack(part)))).collect()
     except Py4JJavaError as error:
-        if told := re.search(r"headwater\.errors\.Unavailable: (.*)", str(error.java_exception)):
-            raise Unavailable(told.group(1)) from error
-        raise
+        raise _ours(error) from error
     return pa.concat_tables([pa.Table.from_batches(_unpack(answer), schema) for answer in answers])
+
+
+@contextmanager
+def kept(made: DataFrame) -> Iterator[DataFrame]:
+    """What models answered, on the disks of the machines that asked them: it is read once for every table.
+
+    In two copies where there are several machines; where both are lost, models are asked again, through their memo.
+    """
+    local = is_local(str(made.sparkSession.sparkContext.master))
+    held = made.persist(StorageLevel.DISK_ONLY if local else StorageLevel.DISK_ONLY_2)
+    try:
+        held.count()  # now, and by all workers at once: a look at the first rows would ask for one part after the other
+        yield held
+    except (Py4JJavaError, PySparkException) as error:
+        raise _ours(error) from error
+    finally:
+        held.unpersist()
+
+
+def _ours(error: Exception) -> Exception:
+    """A worker's word that something is not to be had is one of ours; anything else stays what it is."""
+    told = re.search(r"headwater\.errors\.Unavailable: (.*)", str(error))
+    return Unavailable(told.group(1)) if told else error
 
 
 def _pack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:

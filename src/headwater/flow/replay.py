@@ -15,7 +15,6 @@ from headwater import telemetry
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, InvalidRequest, NotFound
-from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Derived, replay_next
@@ -24,6 +23,7 @@ from headwater.flow.models.choice import CHOICES, require_same
 from headwater.flow.models.loaded import models_of
 from headwater.flow.pace import Pace
 from headwater.flow.retry import note_due
+from headwater.flow.rows import Cut, batch_cut
 from headwater.flow.run import Run
 from headwater.flow.spent import Spent
 from headwater.storage.model_book import change_book, read_book
@@ -55,14 +55,14 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
         if without != "derive":
             run.end_cut_short()
         run.follow(without=without)
-        pace = Pace(run.settings.number("run.batch_seconds"), run.settings.whole("run.batch_rows"))
+        pace = Pace(run.settings.number("run.batch_seconds"), batch_cut(run.writer).rows)
         while not run.stop.is_set():
             run.check()
             may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
             if may is None:
                 break
             # As long as it is not known to have caught up, the stage must not go on without it.
-            with run.embedding if known.step == EMBED else nullcontext():
+            with run.findable.embedding if known.step == EMBED else nullcontext():
                 caught_up = not _step(run, known, may, pace)
                 if caught_up:
                     _caught_up(run, known)
@@ -93,9 +93,8 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
     run.account.add(made.efforts, {_tag(known): known.label})
     run.account.count("replay", done)
     run.report("replay", done)
-    if made.quarantined:
+    if made.quarantined:  # tried again when the model has caught up
         run.account.count("quarantine", made.quarantined)
-        note_due(run.spark, run.ledger)
     telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
     return True
 
@@ -104,13 +103,13 @@ def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> Derived 
     workers = run.spark.sparkContext.defaultParallelism
     book = only_by(read_book(run.ledger), known)
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
-    cut = Cut(pace.rows, run.settings.whole("run.batch_bytes"))
-    return replay_next(run.spark, work, _tag(known), cut, workers, may.until)
+    cut = Cut(pace.rows, batch_cut(run.writer).bytes)
+    return replay_next(run.writer, work, _tag(known), cut, workers, may.until)
 
 
 def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
     rows = max(1, min(_TEXTS_AT_ONCE, may.texts))
-    return replay_embed_next(run.spark, run.settings, known, batch_rows=rows, clock=run.clock)
+    return replay_embed_next(run.writer, known, batch_rows=rows, clock=run.clock)
 
 
 def _caught_up(run: Run, known: KnownModel) -> None:

@@ -21,23 +21,22 @@ from headwater import telemetry
 from headwater.clock import Clock
 from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
-from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.account import Account
 from headwater.flow.continuity import Loss, resume
-from headwater.flow.derive.batch import Cut
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import derive_next, is_cut_short
 from headwater.flow.derive.worker import Work, derive_soon
-from headwater.flow.embed.stage import embed_next
-from headwater.flow.index import index_next
+from headwater.flow.embed.stage import Embeddings
+from headwater.flow.findable import Findable
 from headwater.flow.intake import Intake, open_intake
 from headwater.flow.loop import Loop
 from headwater.flow.models.introduce import introduce, settle_models
 from headwater.flow.pace import Pace
 from headwater.flow.parts import wake_workers
 from headwater.flow.pending import is_due
-from headwater.flow.retry import Retrying, note_due
+from headwater.flow.retry import Retrying, expect_due, note_due
+from headwater.flow.rows import Cut, batch_cut
 from headwater.flow.spent import Spent
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
@@ -45,14 +44,11 @@ from headwater.storage.model_book import read_book
 from headwater.storage.peek import peek_progress
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.spark import POOL
+from headwater.storage.table_writer import TableWriter
 from headwater.storage.vector_index import VectorIndex
 
-# Embeddings and index entries are small beside what they are made from.
-_TEXTS_AT_ONCE: Final = 20_000
-_VECTORS_AT_ONCE: Final = 20_000  # a vector weighs 4 kB
 _STOP_LOOK_SECONDS: Final = 0.2
 _EXPIRE_SECONDS: Final = 3600.0
-_DOWN_SECONDS: Final = 10.0  # before an embedder that did not answer is asked again
 
 
 # Told after every commit, with the stage and how many it did; a progress bar or a log line.
@@ -63,8 +59,7 @@ Report = Callable[[str, int], None]
 class Run:
     """The live parts of one run, and what it has done so far."""
 
-    spark: SparkSession
-    settings: Settings
+    writer: TableWriter
     ledger: Ledger
     log: PointerLog
     index: VectorIndex
@@ -72,35 +67,40 @@ class Run:
     report: Report
     stop: threading.Event = field(default_factory=threading.Event)
     account: Account = field(default_factory=Account)
-    _unsettled: bool = False
     _came: threading.Event = field(default_factory=threading.Event)
-    # Held by who embeds texts: the stage must not move on while a replay finds out whether it has caught up.
-    embedding: threading.Lock = field(default_factory=threading.Lock)
     _ends: ExitStack = field(default_factory=ExitStack)
     _intake: Intake = field(init=False, repr=False)
-    _findable: Loop = field(init=False)
+    findable: Findable = field(init=False)
+    _finding: Loop = field(init=False)
     _without: str = ""
     _resting: bool = False
     _pace: Pace = field(init=False)
-    _embedder_down: Unavailable | None = None
-    _embed_after: float = 0.0
     _expire_after: float = 0.0
 
+    @property
+    def spark(self) -> SparkSession:
+        return self.writer.spark
+
+    @property
+    def settings(self) -> Settings:
+        return self.writer.settings
+
     def __post_init__(self) -> None:
-        self._findable = Loop("embed and index", self._make_findable)
-        self._pace = Pace(self.settings.number("run.batch_seconds"), self.settings.whole("run.batch_rows"))
+        self.findable = Findable(self.writer, self.ledger, self.index, self.clock, self._tell_found)
+        self._finding = Loop("embed and index", self._make_findable)
+        self._pace = Pace(self.settings.number("run.batch_seconds"), batch_cut(self.writer).rows)
 
     def once(self) -> dict[str, int]:
         """Drain the log and every stage, then return the counts."""
         with self.interruptible():
             self.begin()
             self._intake.drain()
-            self._findable.start()
+            self._finding.start()
             while not self.stop.is_set() and (self.derive() or self._retry_due()):
-                self._findable.check()
+                self._finding.check()
             self.finish()
-            if self._embedder_down:
-                raise self._embedder_down
+            if not self.stop.is_set():
+                self.findable.check()
         return self.account.done
 
     def until_stopped(self) -> dict[str, int]:
@@ -125,7 +125,7 @@ class Run:
         known = introduce(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        retried = Retrying(self.spark, self.settings, book, self.clock, known).all_of(reason, spent)
+        retried = Retrying(self.writer, book, self.clock, known).all_of(reason, spent)
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
         self.account.count("tried", retried.tried)
@@ -165,12 +165,12 @@ class Run:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
         wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
         settle_models(self.settings, self.ledger, self.clock)
-        start, losses = resume(self.spark, self.log, self.ledger, self.clock)
+        start, losses = resume(self.writer, self.log, self.ledger, self.clock)
         self._tell_lost(losses)
         self._expire()
-        self._intake = open_intake(self.spark, self.settings, self.log, start, self._bring, self.stop)
+        self._intake = open_intake(self.writer, self.log, start, self._bring, self.stop)
         self._ends.callback(self._intake.stop)
-        self._ends.callback(self._findable.stop)
+        self._ends.callback(self._finding.stop)
 
     def _expire(self) -> None:
         """Once an hour: a run that goes on for weeks would else keep every event that it has read."""
@@ -182,12 +182,12 @@ class Run:
         """What comes is brought in, and what was made is embedded and indexed, from here on; one stage may rest."""
         self._without = without
         self._intake.follow()
-        self._findable.start()
+        self._finding.start()
 
     def check(self) -> None:
         """Raise what has ended one of the other threads."""
         self._intake.check()
-        self._findable.check()
+        self._finding.check()
 
     def finish(self) -> None:
         """Bring in no more; derive, embed and index what there is, and organise it, unless the run is stopped."""
@@ -195,13 +195,13 @@ class Run:
         self._intake.stop()
         self._intake.check()
         while not self.stop.is_set() and self.derive():
-            self._findable.check()
+            self._finding.check()
         self._resting = True
-        self._findable.finish()
+        self._finding.finish()
 
     def end_cut_short(self) -> None:
         """Derive the rest of a batch that a kill left in some tables only, before rows are added in another way."""
-        while is_cut_short(self.settings, pictures=bool(read_book(self.ledger).kept("picture"))) and self._derive():
+        while is_cut_short(self.writer, pictures=bool(read_book(self.ledger).kept("picture"))) and self._derive():
             pass
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:
@@ -211,9 +211,9 @@ class Run:
                 "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
             )
 
-    def _bring(self, spark: SparkSession, lines: DataFrame | pa.Table) -> None:
+    def _bring(self, lines: DataFrame | pa.Table) -> None:
         begun = time.monotonic()
-        taken = bronze.take(spark, lines, log=self.log, ledger=self.ledger, clock=self.clock)
+        taken = bronze.take(self.writer, lines, log=self.log, ledger=self.ledger, clock=self.clock)
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
         _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
@@ -228,30 +228,36 @@ class Run:
 
     def wake(self) -> None:
         """Something was made that can be embedded and indexed."""
-        self._findable.wake()
+        self._finding.wake()
 
     def _make_findable(self) -> bool:
         if self.stop.is_set():
             return False
         self.spark.sparkContext.setLocalProperty(POOL, "findable")
-        stages = {"embed": self._embed, "index": self._index}
+        stages = {"embed": self.findable.embed, "index": self.findable.follow}
         worked = [work() for name, work in stages.items() if name != self._without]
-        if not any(worked) and self._resting and self._unsettled:
-            # Nothing is pending: time to organise what was indexed.
-            self.index.optimise()
-            self._unsettled = False
+        if not any(worked) and self._resting:
+            self.findable.organise()
         return any(worked)
 
+    def _tell_found(self, stage: str, done: int, begun: float, made: Embeddings | None) -> None:
+        self._count(stage, done)
+        if made is not None:
+            self._count_quarantined(made.quarantined, stage, passing=False)
+            self.account.add(made.efforts, read_book(self.ledger).labels())
+        next_seq = self.index.position() if made is None else self.writer.progress(EMBEDDINGS).next_seq
+        _tell_commit(stage, done, begun, next_seq=next_seq)
+
     def _derive(self) -> bool:
-        cut = Cut(self._pace.rows, self.settings.whole("run.batch_bytes"))
+        cut = Cut(self._pace.rows, batch_cut(self.writer).bytes)
         work = self._work()
         begun = time.monotonic()
-        derived = derive_next(self.spark, work, cut, self._workers)
+        derived = derive_next(self.writer, work, cut, self._workers)
         if derived is None:
             return False
         self._pace.learn(derived.events, time.monotonic() - begun)
         self._count("derive", derived.events)
-        self._count_quarantined(derived.quarantined, "derive")
+        self._count_quarantined(derived.quarantined, "derive", passing=bool(derived.passing))
         self.account.add(derived.efforts, work.labels())
         _tell_commit("derive", derived.events, begun, tables=dict(derived.rows))
         return True
@@ -264,35 +270,12 @@ class Run:
         """The book is read for every batch: a model that was activated or retired meanwhile counts from here on."""
         return plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=self._workers)
 
-    def _count_quarantined(self, rows: int, stage: str) -> None:
+    def _count_quarantined(self, rows: int, stage: str, *, passing: bool) -> None:
         self._count("quarantine", rows)
+        if rows and passing:
+            expect_due(self.ledger, self.clock())
         if rows:
-            note_due(self.spark, self.ledger)
             telemetry.note("quarantine.grew", level="warning", stage=stage, rows=rows)
-
-    def _embed(self) -> bool:
-        """A model that does not answer lets the texts wait; everything before it goes on."""
-        begun = time.monotonic()
-        if begun < self._embed_after:
-            return False
-        try:
-            with self.embedding:
-                book = read_book(self.ledger)
-                made = embed_next(
-                    self.spark, self.settings, book.kept("embed"), batch_rows=_TEXTS_AT_ONCE, clock=self.clock
-                )
-            self._embedder_down = None
-        except Unavailable as error:
-            self._embedder_down, self._embed_after = error, time.monotonic() + _DOWN_SECONDS
-            telemetry.note("embedder.down", level="warning", detail=str(error))
-            return False
-        if made is None:
-            return False
-        self._count("embed", made.vectors)
-        self._count_quarantined(made.quarantined, "embed")
-        self.account.add(made.efforts, book.labels())
-        _tell_commit("embed", made.vectors, begun, next_seq=peek_progress(self.settings, EMBEDDINGS).next_seq)
-        return True
 
     def _retry_due(self) -> bool:
         """What was down for a while is tried again when its time has come."""
@@ -301,22 +284,13 @@ class Run:
         begun = time.monotonic()
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        retried = Retrying(self.spark, self.settings, book, self.clock).due(spent)
+        retried = Retrying(self.writer, book, self.clock).due(spent)
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
         self.wake()
         _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
         self._count("retry", retried.recovered)
         return retried.tried > 0
-
-    def _index(self) -> bool:
-        begun = time.monotonic()
-        indexed = index_next(self.spark, self.settings, self.index, batch_rows=_VECTORS_AT_ONCE)
-        if indexed is not None:
-            self._unsettled = True
-            self._count("index", indexed)
-            _tell_commit("index", indexed, begun, next_seq=self.index.position())
-        return indexed is not None
 
     def _count(self, stage: str, done: int) -> None:
         self.account.count(stage, done)

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.domain.tables import EFFORT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _EFFORT: Final = tuple(field.name for field in EFFORT)
 
@@ -38,8 +41,10 @@ def add_efforts(spent: dict[str, Spent], efforts: Mapping[str, Spent]) -> None:
         spent[tag] = spent.get(tag, Spent()) + effort
 
 
-def spent_by_tag(rows: pa.Table) -> dict[str, Spent]:
+def spent_by_tag(rows: "pa.Table | DataFrame") -> dict[str, Spent]:
     """Of rows with step, fingerprint, effort, whether they were `remembered`, and a `reason` where they failed."""
+    if not isinstance(rows, pa.Table):
+        return _spent_in_spark(rows)
     failed = pc.is_valid(rows["reason"])
     spared = pc.and_not(pc.fill_null(rows["remembered"], False), failed)
     called = pc.invert(pc.or_(failed, spared))
@@ -49,3 +54,24 @@ def spent_by_tag(rows: pa.Table) -> dict[str, Spent]:
     tag = pc.binary_join_element_wise(rows["step"], rows["fingerprint"], "/")
     sums = pa.table({"tag": tag, **columns}).group_by("tag").aggregate([(name, "sum") for name in columns])
     return {row["tag"]: Spent(**{name: row[f"{name}_sum"] for name in columns}) for row in sums.to_pylist()}
+
+
+def rows_by_tag(rows: pa.Table) -> dict[str, int]:
+    """How many rows each step's model made."""
+    tags = pc.binary_join_element_wise(rows["step"], rows["fingerprint"], "/")
+    counted = tags.value_counts()
+    return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+
+
+def _spent_in_spark(rows: "DataFrame") -> dict[str, Spent]:
+    """The same sums; this is what asks the models, where rows are made as they are read."""
+    from pyspark.sql import functions as F
+
+    failed = F.col("reason").isNotNull()
+    spared = ~failed & F.coalesce(F.col("remembered"), F.lit(False))
+    called = ~failed & ~spared
+    counted = {"calls": called, "remembered": spared, "faults": failed}
+    sums = [F.sum(flag.cast("long")).alias(name) for name, flag in counted.items()]
+    sums += [F.sum(F.when(called, F.coalesce(F.col(name), F.lit(0))).otherwise(0)).alias(name) for name in _EFFORT]
+    tagged = rows.groupBy(F.concat_ws("/", "step", "fingerprint").alias("tag")).agg(*sums).collect()
+    return {row["tag"]: Spent(**{name: row[name] for name in (*counted, *_EFFORT)}) for row in tagged}

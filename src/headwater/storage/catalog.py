@@ -8,30 +8,26 @@ Invariant: a property changes only in an optimistic commit, so of two who expect
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-import pyarrow as pa
-
 from headwater.domain import tables
-from headwater.domain.progress import Progress
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
+from headwater.storage.metadata_location import BUSY_SECONDS, CATALOG
 from headwater.storage.rest_catalog import URIS, is_rest, is_rest_catalog, rest_conf, unmoved
 from headwater.storage.s3 import S3Target, is_s3, one_spelling
+from headwater.storage.table_evolution import add_unpartitioned_spec, iceberg_schema, metrics_of
+from headwater.storage.table_evolution import progress as progress  # noqa: PLC0414  how readers of tables call it
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement
 
-NAME: Final = "lake"
-
-# An 8 s lock of another process must not fail a commit.
-BUSY_SECONDS: Final = 30
+NAME: Final = CATALOG
 COMMIT_ATTEMPTS: Final = 30
 
 # With Iceberg's default of 4 retries, four processes appending 20 times each lost two commits; with these none.
@@ -39,14 +35,12 @@ _PROPERTIES: Final = {
     "format-version": "2",
     "commit.retry.num-retries": str(COMMIT_ATTEMPTS),
     "commit.retry.min-wait-ms": "50",
-    "write.wap.enabled": "true",
     "write.distribution-mode": "hash",
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "50",
+    "write.metadata.previous-versions-max": "20",
     "write.metadata.metrics.default": "counts",
 }
-_LONG_TEXT: Final = {"text", "detail", "payload"}
 
 
 def open_catalog(settings: Settings) -> "Catalog":
@@ -64,9 +58,10 @@ def open_catalog(settings: Settings) -> "Catalog":
         raise InvalidRequest(f"catalog.uri is not known here. {URIS}")
     files = S3Target.from_settings(warehouse, settings, "catalog.warehouse").iceberg() if is_s3(warehouse) else {}
     with translated("the catalog"):
-        from pyiceberg.catalog.sql import SqlCatalog
+        from headwater.storage.lake_catalog import LakeCatalog
 
-        return SqlCatalog(NAME, uri=uri, warehouse=warehouse, schema_version="v1", pool_pre_ping="true", **files)
+        chosen = {"uri": uri, "warehouse": warehouse, "schema_version": "v1", "pool_pre_ping": "true", **files}
+        return LakeCatalog(NAME, settings, **chosen)
 
 
 def _open_rest(settings: Settings) -> "Catalog":
@@ -156,10 +151,6 @@ def load(catalog: "Tables | Catalog", name: str) -> "Table":
         return catalog.load_table(table.name if table else name)
 
 
-def progress(table: "Table") -> Progress:
-    return Progress.from_properties(table.properties)
-
-
 def set_properties_if(
     catalog: "Catalog",
     name: str,
@@ -236,7 +227,7 @@ def _create(catalog: "Catalog", table: tables.Table) -> None:
     from pyiceberg.table.sorting import SortField, SortOrder
     from pyiceberg.transforms import DayTransform, IdentityTransform
 
-    schema = _iceberg_schema(table.schema)
+    schema = iceberg_schema(table.schema)
     day = schema.find_field(table.day).field_id
     catalog.create_table(
         table.name,
@@ -245,36 +236,9 @@ def _create(catalog: "Catalog", table: tables.Table) -> None:
         sort_order=SortOrder(
             *(SortField(schema.find_field(column).field_id, IdentityTransform()) for column in table.order)
         ),
-        properties=_PROPERTIES | _metrics(table),
+        properties=_PROPERTIES | metrics_of(table),
     )
-
-
-def add_columns(catalog: "Catalog", name: str, columns: Sequence[pa.Field]) -> None:
-    """Those that are not there yet; old rows have nulls in them."""
-    table = catalog.load_table(name)
-    there = {column.name for column in table.schema().columns}
-    missing = [field for field in columns if field.name not in there]
-    if missing:
-        kinds = _iceberg_schema(pa.schema(missing))
-        with table.update_schema() as update:
-            for field in missing:
-                update.add_column(field.name, kinds.find_field(field.name).field_type)
-
-
-def _iceberg_schema(schema: pa.Schema) -> "Schema":
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-    from pyiceberg.schema import assign_fresh_schema_ids
-
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
-
-
-def _metrics(table: tables.Table) -> dict[str, str]:
-    """Whole bounds for plain columns: object ids share long prefixes, so bounds cut at 16 letters would prune nothing.
-
-    Long texts, vectors and nested fields keep counts alone.
-    """
-    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-    return {f"write.metadata.metrics.column.{name}": "full" for name in plain if name not in _LONG_TEXT}
+    add_unpartitioned_spec(catalog, table.name)
 
 
 def _check_expectation(name: str, expected: Mapping[str, str | None], found: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ file merely hides count as held: their bytes are still there.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwater.storage.local_files import local_path
+from headwater.storage.local_path import local_path
 from headwater.storage.reading import is_local
 from headwater.storage.where import Where, condition_of, expression_of, quoted_list
 

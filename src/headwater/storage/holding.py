@@ -7,22 +7,41 @@ from typing import Final
 
 from headwater.clock import Clock
 from headwater.errors import Conflict, Unavailable
-from headwater.storage.ledger import Ledger
+from headwater.storage.lease import Lease
+from headwater.storage.ledger import Ledger, lost_lease
 
 TTL_SECONDS: Final = 60.0  # a holder on another machine that is silent for this long is taken for dead
 
 
+class Held:
+    """A lease in our hands, and the ledger for the work that is done under it."""
+
+    def __init__(self, ledger: Ledger, lease: Lease) -> None:
+        self._ledger = ledger
+        self.lease = lease
+
+    @property
+    def ledger(self) -> Ledger:
+        """Refuses every change once another has the lease."""
+        return self._ledger.under(self.lease)
+
+    def raise_above(self, epoch: int) -> None:
+        """So that tables which have seen a greater epoch than the ledger, which may be an older copy, take ours."""
+        if epoch >= self.lease.epoch:
+            self.lease = self._ledger.raise_epoch(self.lease, epoch)
+
+
 @contextmanager
-def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[None]:
+def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[Held]:
     """Conflict names the holder where there is one. `lost` is called if another took over while we slept."""
     now = ledger.clock(clock)
-    lease = ledger.acquire_lease(name, owner, TTL_SECONDS, now())
+    held = Held(ledger, ledger.acquire_lease(name, owner, TTL_SECONDS, now()))
     done, taken = threading.Event(), threading.Event()
 
     def beat() -> None:
         while not done.wait(TTL_SECONDS / 4):
             try:
-                ledger.heartbeat(lease, now())
+                ledger.heartbeat(held.lease, now())
             except Unavailable:
                 continue
             except Conflict:
@@ -33,10 +52,10 @@ def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[
     thread = threading.Thread(target=beat, name=f"lease-{name}", daemon=True)
     thread.start()
     try:
-        yield
+        yield held
     finally:
         done.set()
         thread.join()
-        ledger.release(lease)
+        ledger.release(held.lease)
     if taken.is_set():
-        raise Conflict(f"Another process took over the lease {name} while this one was silent; it has stopped.")
+        raise Conflict(lost_lease(name))

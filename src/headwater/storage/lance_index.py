@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 PROBES: Final = 16
 REFINED: Final = 400
 
+# LanceDB would keep up to 7 GB, and what it knows of every version of a stream is never asked for again.
+_INDEX_CACHE_BYTES: Final = 512 << 20
+_METADATA_CACHE_BYTES: Final = 32 << 20
+
 _PREFIX: Final = "text_"
 _NOTE: Final = "position.json"
 # LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
@@ -122,17 +126,22 @@ class LanceIndex:
             }
 
     def count(self) -> int:
-        return self._note().get("entries", 0)
+        return int(self._note().get("entries", 0))
 
     def position(self) -> int:
-        return self._note().get("position", 0)
+        return int(self._note().get("position", 0))
 
-    def set_position(self, seq: int) -> None:
+    def identity(self) -> str:
+        return str(self._note().get("id", ""))
+
+    def set_position(self, seq: int, identity: str | None = None) -> None:
         import obstore
 
+        known = self.identity() if identity is None else identity
         with _translated(self._uri):
             entries = sum(table.count_rows() for table in self._all_tables())
-            obstore.put(self._store, _NOTE, json.dumps({"position": seq, "entries": entries}).encode())
+            note = {"position": seq, "entries": entries, "id": known}
+            obstore.put(self._store, _NOTE, json.dumps(note).encode())
 
     def optimise(self) -> None:
         with _translated(self._uri):
@@ -149,7 +158,10 @@ class LanceIndex:
 
         # Another process writes while this one answers: look for a newer version at every read.
         options = self._target.lance() if self._target else None
-        return lancedb.connect(self._uri, read_consistency_interval=timedelta(0), storage_options=options)
+        session = lancedb.Session(_INDEX_CACHE_BYTES, _METADATA_CACHE_BYTES)
+        return lancedb.connect(
+            self._uri, read_consistency_interval=timedelta(0), storage_options=options, session=session
+        )
 
     @cached_property
     def _store(self) -> "ObjectStore":
@@ -159,7 +171,7 @@ class LanceIndex:
             return LocalStore(self._uri, mkdir=True)
         return self._target.store(self._target.session())
 
-    def _note(self) -> dict[str, int]:
+    def _note(self) -> dict[str, Any]:
         """Empty where the tables are gone, whatever the note says: the index then starts again."""
         import obstore
 
@@ -170,7 +182,7 @@ class LanceIndex:
             if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
                 return {}
             with suppress(ValueError):  # a damaged note is none, too: the index follows from the beginning
-                note: dict[str, int] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
+                note: dict[str, Any] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
                 return note
             return {}
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,8 @@ class Lease:
     since: datetime
     renewed_at: datetime
     ttl_seconds: float
+    # From a holder that never gave it back: it may only be asleep.
+    takeover: bool = field(default=False, compare=False)
 
     def is_live(self, now: datetime) -> bool:
         fresh = now < self.renewed_at + timedelta(seconds=self.ttl_seconds)

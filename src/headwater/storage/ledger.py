@@ -7,8 +7,8 @@ Twice is once: every method but `start_run` may be called again with the same ar
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -74,9 +74,45 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-class Ledger:
-    def __init__(self, database: Database) -> None:
+class _FencedDatabase:
+    """A database whose transactions look first whether the lease is still ours; nothing fits in between."""
+
+    def __init__(self, database: Database, lease: Lease) -> None:
         self._database = database
+        self._lease = lease
+
+    @property
+    def ROW_ID(self) -> str:
+        return self._database.ROW_ID
+
+    @property
+    def changed(self) -> int:
+        return self._database.changed
+
+    @property
+    def clock(self) -> Clock | None:
+        return self._database.clock
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._database.query(statement, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
+        with self._database.transaction() as run:
+            ours = (self._lease.name, self._lease.epoch)
+            if not run("select 1 from leases where name = ? and epoch = ? and held = 1", ours):
+                raise Conflict(lost_lease(self._lease.name))
+            yield run
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Ledger:
+    def __init__(self, database: Database, *, prepare: bool = True) -> None:
+        self._database = database
+        if not prepare:
+            return
         with self._database.transaction() as run:
             for statement in _SCHEMA:
                 run(statement.replace("{row_id}", database.ROW_ID))
@@ -114,7 +150,7 @@ class Ledger:
             if before and rows[0][0] and before.is_live(now):
                 raise Conflict(_held_by(before))
             epoch = before.epoch + 1 if before else 1
-            lease = Lease(name, epoch, owner, Process.this(), now, now, ttl_seconds)
+            lease = Lease(name, epoch, owner, Process.this(), now, now, ttl_seconds, bool(rows and rows[0][0]))
             run("delete from leases where name = ?", (name,))
             run(f"insert into leases (held, {_LEASE_COLUMNS}) values (1{', ?' * 10})", _lease_row(lease))
         return lease
@@ -124,10 +160,22 @@ class Ledger:
         with self._database.transaction() as run:
             held = run("select 1 from leases where name = ? and epoch = ? and held = 1", (lease.name, lease.epoch))
             if not held:
-                raise Conflict(
-                    f"The lease {lease.name} was lost to another process while this one was silent. Start again."
-                )
+                raise Conflict(lost_lease(lease.name))
             run("update leases set renewed_at = ? where name = ?", (to_text(now), lease.name))
+
+    def raise_epoch(self, lease: Lease, above: int) -> Lease:
+        """The same lease with an epoch above one that a table has seen: a ledger that was restored counts anew."""
+        raised = replace(lease, epoch=max(lease.epoch, above + 1), takeover=True)
+        with self._database.transaction() as run:
+            values = (raised.epoch, lease.name, lease.epoch)
+            run("update leases set epoch = ? where name = ? and epoch = ? and held = 1", values)
+            if not self._database.changed:
+                raise Conflict(lost_lease(lease.name))
+        return raised
+
+    def under(self, lease: Lease) -> "Ledger":
+        """The same ledger for who works under a lease: once another has it, every change is refused."""
+        return Ledger(_FencedDatabase(self._database, lease), prepare=False)
 
     def release(self, lease: Lease) -> None:
         """The row stays, for its epoch."""
@@ -257,6 +305,10 @@ def _lease_row(lease: Lease) -> tuple[Any, ...]:
     holder = lease.process
     times = to_text(lease.since), to_text(lease.renewed_at), lease.ttl_seconds
     return lease.name, lease.epoch, lease.owner, holder.pid, holder.started, holder.host, holder.place, *times
+
+
+def lost_lease(name: str) -> str:
+    return f"The lease {name} was lost to another process while this one was silent. Nothing was written; start again."
 
 
 def _held_by(lease: Lease) -> str:

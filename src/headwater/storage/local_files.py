@@ -5,16 +5,11 @@ files. This one loads nothing and cannot write, so a reader cannot harm a table.
 """
 
 import os
-import re
 from typing import BinaryIO, Never
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
-
-def local_path(location: str) -> str:
-    """`file:///a`, `file:/a` and `/a` are the same file; Spark and PyIceberg do not always spell it alike."""
-    # Not urlparse: Iceberg does not encode, so a # or ? is part of the name.
-    return re.sub("^file:(//)?", "", location)
+from headwater.storage.local_path import local_path
 
 
 class LocalFile(InputFile):

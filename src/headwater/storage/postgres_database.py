@@ -6,6 +6,9 @@ anything is made again, one that broke later is reported, because whether it was
 vanished without a word is noticed within WAIT_SECONDS, not after the two hours that a system waits by itself.
 """
 
+import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +28,7 @@ LOOK_SECONDS: Final = 0.25
 _LOCK: Final = 0x48454144
 # The longest statements seal or replace every claim, which may take minutes; what takes longer hangs.
 STATEMENT_SECONDS: Final = 600
+ONCE_SECONDS = 30.0  # one row by its key: what takes longer has lost its way
 # A client that vanished without a word must not keep the others waiting. Every statement goes by key, but statistics
 # lag behind a table that grows: a plan that scanned it made a claim of one second take four minutes.
 _OPTIONS: Final = (
@@ -87,13 +91,36 @@ class PostgresDatabase:
         self._place = place_of(uri)
         self._lock = RLock()
         self.changed = 0
+        self._described = False  # whether the last statement was answered with rows, be they none
         self._connection: psycopg.Connection[Row] | None = None
         with self._translated():
             self._open()
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, self._translated():
-            return self._twice(lambda: self._run(self._open(), statement, values))
+            return self._twice(lambda: self._ask(statement, values))
+
+    def _ask(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        connection = self._open()
+        rows = self._run(connection, statement, values)
+        if self._described:
+            return rows
+        connection.close()
+        raise psycopg.OperationalError("the answer is to another question than was asked")
+
+    def disconnect(self) -> None:
+        """The next call begins a connection of its own."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+
+    def change_once(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """How many rows it changed. Sent once, outside the ledger's lock: without an answer it may have been done."""
+        with self._lock, self._translated():
+            connection = self._open()
+            with _given_up(connection, ONCE_SECONDS):
+                self._run(connection, statement, values)
+            return self.changed
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
@@ -115,14 +142,14 @@ class PostgresDatabase:
         return moment
 
     def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+        self.disconnect()
 
     def _run(self, connection: "psycopg.Connection[Row]", statement: str, values: Sequence[Any]) -> list[Row]:
-        cursor = connection.execute(_marked(statement), values)
+        with _given_up(connection, STATEMENT_SECONDS + WAIT_SECONDS):
+            cursor = connection.execute(_marked(statement), values)
         self.changed = cursor.rowcount
-        return cursor.fetchall() if cursor.description else []
+        self._described = cursor.description is not None
+        return cursor.fetchall() if self._described else []
 
     def _begin(self) -> "psycopg.Connection[Row]":
         connection = self._open()
@@ -171,6 +198,29 @@ class PostgresDatabase:
 
     def _unavailable(self, error: psycopg.Error) -> HeadwaterError:
         return Unavailable(f"{self._place} failed: {_said(error)}. Check that it runs and lets us in, then try again.")
+
+
+@contextmanager
+def _given_up(connection: "psycopg.Connection[Row]", seconds: float) -> Iterator[None]:
+    """An answer that does not come is not waited for by ever so patient a client: its connection is ended then.
+
+    The server bounds a statement, but a wire that swallowed the answer is still there, and knocks back.
+    """
+    descriptor = os.dup(connection.fileno())
+    timer = threading.Timer(seconds, _shut, (descriptor,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(descriptor)
+
+
+def _shut(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
 
 
 def _marked(statement: str) -> bytes:

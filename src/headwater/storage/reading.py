@@ -227,7 +227,7 @@ def _duck_reads(table: "IcebergTable", tasks: "list[FileScanTask]") -> bool:
 
 
 def _paths(tasks: "list[FileScanTask]") -> list[str]:
-    from headwater.storage.local_files import local_path
+    from headwater.storage.local_path import local_path
 
     return [local_path(task.file.file_path) for task in tasks]
 

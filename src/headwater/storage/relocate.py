@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.errors import Conflict, DataFault, Unavailable
 from headwater.settings import Settings
 from headwater.storage.catalog import warehouse_uri
-from headwater.storage.local_files import local_path
+from headwater.storage.local_path import local_path
 from headwater.storage.s3 import S3Target, is_s3
 
 if TYPE_CHECKING:

@@ -18,17 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
-from headwater.errors import Conflict, InvalidRequest
+from headwater.errors import Conflict
 from headwater.settings import Settings
-from headwater.storage.catalog import is_postgres, warehouse_uri
 from headwater.storage.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.java import check_java
 from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
-from headwater.storage.rest_catalog import URIS, is_rest, rest_conf
-from headwater.storage.s3 import S3Target, is_s3
+from headwater.storage.spark_catalog import CATALOG, catalog_conf
 from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 from headwater.storage.trust import trusting_conf
 
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CATALOG", "POOL", "check_java", "jars_directory", "start_spark", "stop_spark"]
 
-CATALOG: Final = "lake"
 LOOPBACK: Final = "127.0.0.1"
 # A thread that sets this of its own gets its turn beside the tasks of others, however many those have waiting.
 POOL: Final = "spark.scheduler.pool"
@@ -159,42 +155,6 @@ def engine_conf(settings: Settings) -> dict[str, str]:
     return conf | trusting_conf(settings, conf)
 
 
-def catalog_conf(settings: Settings) -> dict[str, str]:
-    """The lake's Iceberg catalog, as Spark is told of it; PyIceberg opens the same database."""
-    prefix = f"spark.sql.catalog.{CATALOG}"
-    warehouse = warehouse_uri(settings)
-    uri = settings.text("catalog.uri")
-    database = {"type": "jdbc", "jdbc.schema-version": "V1", "warehouse": warehouse}
-    catalog = {"type": "rest"} | rest_conf(settings) if is_rest(uri) else database | _database(uri)
-    # A cached table does not see what PyIceberg or another process commits.
-    catalog["cache-enabled"] = "false"
-    if is_s3(warehouse):
-        catalog |= S3Target.from_settings(warehouse, settings, "catalog.warehouse").spark()
-    chosen = {name: value for name, value in settings.section("spark.conf").items() if name.startswith(f"{prefix}.")}
-    named = {f"{prefix}.{name}": value for name, value in catalog.items()}
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | named | chosen
-
-
-def _database(uri: str) -> dict[str, str]:
-    if is_postgres(uri):
-        return _postgres(uri)
-    scheme, _, file = uri.partition(":///")
-    if scheme != "sqlite" or not file:
-        raise InvalidRequest(f"catalog.uri is not known to Spark. {URIS}")
-    # Without a busy timeout, a lock of some seconds fails the commit.
-    return {"uri": f"jdbc:sqlite:{Path('/', file)}?busy_timeout=30000&journal_mode=WAL"}
-
-
-def _postgres(uri: str) -> dict[str, str]:
-    """User and password apart: an address is printed in errors and logs."""
-    parts = urlsplit(uri)
-    port = f":{parts.port}" if parts.port else ""
-    query = f"?{parts.query}" if parts.query else ""
-    found = {"uri": f"jdbc:postgresql://{parts.hostname or 'localhost'}{port}{parts.path}{query}"}
-    who = {"jdbc.user": unquote(parts.username or ""), "jdbc.password": unquote(parts.password or "")}
-    return found | {name: value for name, value in who.items() if value}
-
-
 def _start_engine(
     settings: Settings,
     conf: dict[str, str],
@@ -220,6 +180,7 @@ def _start_engine(
         jvm.stop()
         raise
     atexit.register(jvm.stop)
+    _write_no_checksums(root)
     return _Engine(jvm, conf, frozenset(jars_for(settings)), root)
 
 
@@ -250,6 +211,13 @@ def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
         context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
     return SparkSession(context)
+
+
+def _write_no_checksums(session: "SparkSession") -> None:
+    """Hadoop puts a second file beside each one, with its checksums; Parquet and Avro have their own inside."""
+    jvm: Any = session._jvm
+    conf: Any = session.sparkContext._jsc.hadoopConfiguration()
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(conf).setWriteChecksum(False)
 
 
 def _stop_engine(engine: _Engine) -> None:

@@ -3,9 +3,9 @@
 Writes  <environment>/var/headwater/spark-<key>.jsa, about 200 MB
 Key     Java's version and the class path; another Java or another pyspark makes another archive.
 
-A real, small run (a stream from files into a table, by the driver and by Spark; parts to Python workers and back; a
-merge, a look-up) loads the classes; the JVM writes them down when it exits. Starting with the archive takes about half
-of the time.
+A real, small run (a stream from files into a table, by the driver and by Spark; parts to Python workers and back;
+rows deleted, a look-up) loads the classes; the JVM writes them down when it exits. Starting with the archive takes
+about half of the time.
 """
 
 import json
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headwater.domain.tables import TIMESTAMP, Table
 from headwater.errors import HeadwaterError, Unavailable
-from headwater.settings import resolve
+from headwater.settings import Settings, resolve
 from headwater.storage.jars import resolve_jars
 from headwater.storage.java import check_java
 from headwater.storage.spark import CATALOG, start_spark, stop_spark
@@ -29,6 +29,8 @@ from headwater.storage.spark_process import archive_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.storage.table_writer import TableWriter
 
 TABLE: Final = f"{CATALOG}.warm.events"
 SCHEMA: Final = "seq bigint, customer string, day timestamp"
@@ -62,49 +64,47 @@ def prepare_spark(*, report: Callable[[str], None] = print) -> Path:
 
 def _record(lake: Path, archive: Path) -> None:
     lake.mkdir()
-    session = start_spark(resolve(lake, {}, {}, {}), record=archive)
+    settings = resolve(lake, {}, {}, {})
+    session = start_spark(settings, record=archive)
     try:
-        _work(session, lake)
+        _work(session, settings, lake)
     finally:
         stop_spark(session)
 
 
-def _work(session: "SparkSession", lake: Path) -> None:
+def _work(session: "SparkSession", settings: Settings, lake: Path) -> None:
     from pyspark.sql import functions as F
 
+    from headwater.storage.rewrite import remove_rows
+    from headwater.storage.table_writer import TableWriter
+
     session.sql(f"create namespace {CATALOG}.warm")
-    staging = "tblproperties ('write.wap.enabled' = 'true')"
-    session.sql(f"create table {TABLE} ({SCHEMA}) using iceberg partitioned by (days(day)) {staging}")
+    session.sql(f"create table {TABLE} ({SCHEMA}) using iceberg partitioned by (days(day))")
     session.sql(f"alter table {TABLE} write ordered by customer, seq")
     source = lake / "log"
     source.mkdir()
     lines = [json.dumps({"customer": f"c{n % 3}", "day": "2026-01-01T00:00:00Z"}) for n in range(50)]
     (source / "0.jsonl").write_text("\n".join(lines))
-    _stream(session, source, lake / "checkpoint")
+    _stream(TableWriter(session, settings), source, lake / "checkpoint")
     session.sparkContext.parallelize([b"part"] * 2, 2).map(_same).collect()
     known = session.table(TABLE)
     fresh = session.range(100).withColumnRenamed("id", "seq")
     fresh.join(known, "seq", "left_anti").selectExpr("max(seq)", "count(*)").collect()
     named = session.createDataFrame(pa.table({"customer": ["c1"]}))
     known.join(F.broadcast(named), "customer", "left_semi").where(F.col("seq").between(1, 9)).toArrow()
-    session.sql(f"merge into {TABLE} t using (select 1L seq) s on t.seq = s.seq when matched then delete")
-    session.sql(f"call {CATALOG}.system.rewrite_data_files('warm.events')")
-    session.sql(f"call {CATALOG}.system.expire_snapshots('warm.events')")
+    remove_rows(TableWriter(session, settings), WARM, F.col("seq") == 1)
 
 
-def _stream(session: "SparkSession", source: Path, checkpoint: Path) -> None:
+def _stream(writer: "TableWriter", source: Path, checkpoint: Path) -> None:
     """Both ways into a table: rows that the driver writes, and rows that Spark does."""
-    from headwater.storage.publish import publish
-
     done = threading.Event()
 
     def append(batch: "DataFrame", _: int) -> None:
-        publish(batch.sparkSession, WARM, batch.select("customer", "day").toArrow(), {"log": 1}, stage="warm")
-        rows = batch.mapInArrow(_all, "customer string, day timestamp")
-        publish(batch.sparkSession, WARM, rows, {"log": 2}, stage="warm")
+        writer.publish(WARM, batch.select("customer", "day").toArrow(), {"log": 1}, stage="warm")
+        writer.publish(WARM, batch.mapInArrow(_all, "customer string, day timestamp"), {"log": 2}, stage="warm")
         done.set()
 
-    events = session.readStream.schema("customer string, day timestamp").json(str(source))
+    events = writer.spark.readStream.schema("customer string, day timestamp").json(str(source))
     query = events.writeStream.foreachBatch(append).option("checkpointLocation", str(checkpoint))
     query.trigger(availableNow=True).start().awaitTermination(120)
     if not done.is_set():

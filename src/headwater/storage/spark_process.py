@@ -151,7 +151,7 @@ def class_path(jars: Sequence[Path]) -> list[Path]:
     return [*ours, *sorted((spark_home() / "jars").glob("*.jar")), *hadoop, *besides]
 
 
-_RECORDED: Final = 2  # counted up when the run that is recorded changes: an archive of the old one is made again
+_RECORDED: Final = 3  # counted up when the run that is recorded changes: an archive of the old one is made again
 
 
 def archive_file(java: Java, jars: Sequence[Path]) -> Path:

@@ -88,7 +88,13 @@ class VectorIndex(Protocol):
         """The first seq of silver.embeddings that has yet to be brought; costs one small read."""
         ...
 
-    def set_position(self, seq: int) -> None: ...
+    def set_position(self, seq: int, identity: str | None = None) -> None:
+        """Also which index this is, from here on, where an identity is given."""
+        ...
+
+    def identity(self) -> str:
+        """As it was set last; empty for an index that is new or was emptied. Costs one small read."""
+        ...
 
     def optimise(self) -> None:
         """Organise what came in since, merge small files, drop old versions. Never needed for right answers."""

@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headwater.domain.tables import EFFORT, EMBEDDINGS, SAID
+from headwater.domain.model_book import State
+from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
 from headwater.storage.ledger import Ledger
+from headwater.storage.model_book import read_book
 from headwater.storage.vector_index import VectorIndex
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _FACT: Final = "format"
 # Set in the ledger that a migration left behind.
 MOVED_TO: Final = "moved_to"
@@ -27,11 +29,11 @@ class Upgrade:
     """From one version to the next. `apply` may run twice: a crash can come between it and the note that it is done."""
 
     purpose: str
-    apply: Callable[["Catalog", VectorIndex], None]
+    apply: Callable[["Catalog", VectorIndex, Ledger], None]
 
 
-def _note_effort(catalog: "Catalog", index: VectorIndex) -> None:
-    from headwater.storage.catalog import add_columns
+def _note_effort(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.table_evolution import add_columns
 
     for table in (*SAID, EMBEDDINGS):
         add_columns(catalog, table.name, EFFORT)
@@ -39,9 +41,23 @@ def _note_effort(catalog: "Catalog", index: VectorIndex) -> None:
     index.delete(None)
 
 
+def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.table_evolution import add_columns, add_unpartitioned_spec, set_metrics, stamp_progress
+
+    add_columns(catalog, QUARANTINE.name, [QUARANTINE.schema.field("event_seq")])
+    set_metrics(catalog, QUARANTINE)
+    # Which of their rows came by a retry was not noted: some may have.
+    unfinished = {State.SOME, State.BUILDING}
+    tags = [f"{m.step}/{m.fingerprint}" for m in read_book(ledger).models if m.state in unfinished]
+    for table in TABLES:
+        add_unpartitioned_spec(catalog, table.name)
+        stamp_progress(catalog, table.name, aside=dict.fromkeys(tags, 1))
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
+    2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
 }
 
 
@@ -86,7 +102,7 @@ def apply_upgrade(
     plan: UpgradePlan, catalog: "Catalog", index: VectorIndex, ledger: Ledger, report: Callable[[str], None]
 ) -> None:
     for version, upgrade in plan.steps:
-        upgrade.apply(catalog, index)
+        upgrade.apply(catalog, index, ledger)
         ledger.set_fact(_FACT, str(version + 1))
         report(f"format {version} → {version + 1}: {upgrade.purpose}")
 

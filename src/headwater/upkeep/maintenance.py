@@ -6,40 +6,56 @@ What models answered is packed, a file a shelf; no answer is lost.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater import faults
+from headwater import faults, telemetry
 from headwater.clock import to_text
-from headwater.domain.tables import TABLES
+from headwater.domain.tables import TABLES, Table
+from headwater.errors import Conflict
 from headwater.settings import Settings
+from headwater.storage.expiry import Keep, expirable
 from headwater.storage.memo import open_memo
+from headwater.upkeep.compaction import Group, compact, data_files, plan_groups
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
+    from pyiceberg.table import Table as IcebergTable
 
     from headwater.storage.catalog import Tables
+    from headwater.storage.commit import Committer
+    from headwater.storage.table_writer import TableWriter
 
-# Fewer small files than this in a table are not worth a rewrite.
-_FILES_MIN: Final = 5
 _MEGABYTE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TableCare:
-    """What is to be done to one table. `compact` counts the files that are too small."""
+    """What is to be done to one table. `groups` are the files that are to become fewer."""
 
     table: str
     files: int
-    compact: int
+    snapshots: int
+    groups: tuple[Group, ...]
     expire: int
     older_than: str
 
     @property
+    def compact(self) -> int:
+        return sum(len(group.locations) for group in self.groups)
+
+    @property
     def idle(self) -> bool:
         return not self.compact and not self.expire
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "files": self.files,
+            "compact": self.compact,
+            "expire": self.expire,
+            "older_than": self.older_than,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +67,15 @@ class MaintenancePlan:
     def __bool__(self) -> bool:
         return any(not care.idle for care in self.tables)
 
+    @property
+    def compacts(self) -> bool:
+        """Whether Spark is needed."""
+        return any(care.compact for care in self.tables)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "target_bytes": self.target_bytes,
-            "tables": [asdict(care) for care in self.tables],
+            "tables": [care.to_dict() for care in self.tables],
             "memo_objects": self.memo_objects,
         }
 
@@ -73,42 +94,58 @@ class TableDone:
 def plan_maintenance(catalog: "Tables", settings: Settings, *, now: datetime) -> MaintenancePlan:
     """Pure: reads metadata, writes nothing, starts no JVM."""
     target = settings.whole("maintain.file_mb") * _MEGABYTE
-    horizon = now - timedelta(hours=settings.number("maintain.keep_hours"))
-    cares = tuple(_care(catalog.load_table(table.name), table.name, target, horizon) for table in TABLES)
+    keep = _keep(settings)
+    cares = tuple(_care(catalog.load_table(table.name), table, target, keep, now) for table in TABLES)
     loose = sum(size.objects for size in open_memo(settings).sizes() if size.objects > 1)
     return MaintenancePlan(cares, target, loose)
 
 
-def _care(table: "Table", name: str, target: int, horizon: datetime) -> TableCare:
-    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
-    # Iceberg's own bounds: a file between 75 % and 180 % of the target is left as it is.
-    small = sum(size < target * 0.75 for size in sizes)
-    pinned = {ref.snapshot_id for ref in table.refs().values()}
-    cutoff_ms = int(horizon.timestamp() * 1000)
-    # Equal timestamps are kept: expiry removes strictly older snapshots.
-    old = [s for s in table.snapshots() if s.timestamp_ms < cutoff_ms and s.snapshot_id not in pinned]
-    return TableCare(name, len(sizes), small if small >= _FILES_MIN else 0, len(old), to_text(horizon))
+def _keep(settings: Settings) -> Keep:
+    return Keep(settings.number("maintain.keep_hours"), age=True)
+
+
+def _care(iceberg: "IcebergTable", table: Table, target: int, keep: Keep, now: datetime) -> TableCare:
+    files = data_files(iceberg, table)
+    specs = iceberg.specs().values()
+    together = next((spec.spec_id for spec in specs if spec.is_unpartitioned()), None)
+    groups = plan_groups(files, target, day_spec=iceberg.spec().spec_id, together_spec=together)
+    document = iceberg.metadata.model_dump(by_alias=True, mode="json")
+    old = expirable(document, keep, int(now.timestamp() * 1000))
+    horizon = now - timedelta(hours=keep.hours)
+    return TableCare(table.name, len(files), len(iceberg.snapshots()), groups, len(old), to_text(horizon))
 
 
 def apply_maintenance(
-    spark: "SparkSession", plan: MaintenancePlan, report: Callable[[TableDone], None]
+    plan: MaintenancePlan,
+    settings: Settings,
+    committer: "Committer",
+    writer: "Callable[[], TableWriter]",
+    report: Callable[[TableDone], None],
 ) -> list[TableDone]:
-    """Table by table; killed half-way, what is done is done and a new plan finds the rest."""
+    """Table by table; killed half-way, what is done is done and a new plan finds the rest. `writer` starts Spark."""
     done = []
     for care in plan.tables:
         if care.idle:
             continue
-        files, snapshots = _counts(spark, care.table)
-        if care.compact:
-            _compact(spark, care.table, plan.target_bytes)
-            faults.point("maintain.compacted")
-        if care.expire:
-            _expire(spark, care)
-        files_after, snapshots_after = _counts(spark, care.table)
-        result = TableDone(care.table, files, files_after, snapshots, snapshots_after)
+        fewer = _compact(writer(), care, plan.target_bytes) if care.compact else 0
+        expired = committer.expire(care.table, _keep(settings)) if care.expire else 0
+        added = sum(1 for _ in care.groups) if care.compact else 0
+        result = TableDone(care.table, care.files, care.files - fewer, care.snapshots, care.snapshots + added - expired)
         done.append(result)
         report(result)
     return done
+
+
+def _compact(writer: "TableWriter", care: TableCare, target_bytes: int) -> int:
+    """How many files fewer. A group that somebody else has rewritten is left to the next plan."""
+    table, fewer = next(table for table in TABLES if table.name == care.table), 0
+    for group in care.groups:
+        try:
+            fewer += len(group.locations) - compact(writer, table, group, target_bytes)
+        except Conflict as conflict:
+            telemetry.note("maintain.skipped", level="warning", table=care.table, detail=str(conflict))
+        faults.point("maintain.compacted")
+    return fewer
 
 
 def pack_memo(settings: Settings, report: Callable[[TableDone], None]) -> list[TableDone]:
@@ -121,22 +158,3 @@ def pack_memo(settings: Settings, report: Callable[[TableDone], None]) -> list[T
     result = TableDone("memo", before, before - fewer, 0, 0)
     report(result)
     return [result]
-
-
-def _compact(spark: "SparkSession", table: str, target_bytes: int) -> None:
-    spark.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{table}', strategy => 'sort', options => map("
-        f"'target-file-size-bytes', '{target_bytes}', 'min-input-files', '{_FILES_MIN}', "
-        "'partial-progress.enabled', 'true'))"
-    ).collect()
-
-
-def _expire(spark: "SparkSession", care: TableCare) -> None:
-    spark.sql(
-        f"CALL lake.system.expire_snapshots(table => '{care.table}', older_than => TIMESTAMP '{care.older_than}', "
-        "retain_last => 1)"
-    ).collect()
-
-
-def _counts(spark: "SparkSession", table: str) -> tuple[int, int]:
-    return spark.table(f"lake.{table}.files").count(), spark.table(f"lake.{table}.snapshots").count()

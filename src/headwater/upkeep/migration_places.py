@@ -13,7 +13,7 @@ from headwater.errors import InvalidRequest
 from headwater.settings import FILE_NAME, Settings, masked
 from headwater.storage.kafka_conf import KafkaPlace, is_kafka
 from headwater.storage.ledger import Ledger
-from headwater.storage.local_files import local_path
+from headwater.storage.local_path import local_path
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.raw_store import RawStore
 from headwater.storage.s3 import is_s3, one_spelling

@@ -4,16 +4,14 @@ The memo keeps what it answered, so bringing it back costs no call. Steps can be
 half-way is finished by running it again.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.domain.model_book import KnownModel, State
-from headwater.domain.progress import CONSUMED
-from headwater.domain.tables import EMBEDDINGS, QUARANTINE
+from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
 from headwater.errors import Conflict
-from headwater.storage.catalog import Tables, set_properties_if
+from headwater.storage.catalog import Tables
 from headwater.storage.ledger import Ledger
 from headwater.storage.model_book import change_book
 from headwater.storage.reading import run_sql
@@ -21,8 +19,9 @@ from headwater.storage.vector_index import VectorIndex
 from headwater.upkeep.quote import STEPS
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column
+
+    from headwater.storage.table_writer import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,7 @@ def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
 
 
 def apply_retire(
-    spark: "SparkSession",
-    catalog: "Catalog",
+    writer: "TableWriter",
     ledger: Ledger,
     index: VectorIndex,
     known: KnownModel,
@@ -63,27 +61,26 @@ def apply_retire(
     report: Callable[[str], None],
 ) -> None:
     """From the readers' side inwards, so that nothing is ever half to be seen."""
-    change_book(ledger, lambda book: book.retired(known))
+    from headwater.storage.rewrite import remove_rows
+
+    change_book(ledger, lambda book: book.retired(known.step, known.fingerprint))
     index.drop(known.fingerprint)
     report("index")
-    for table in plan.rows:
-        condition = f"fingerprint = '{known.fingerprint}'"
-        if table == EMBEDDINGS.name:
-            condition += f" OR source_fingerprint = '{known.fingerprint}'"
-        spark.sql(f"DELETE FROM lake.{table} WHERE {condition}")
-        report(table)
-    for table in plan.rows:
-        _forget_positions(catalog, table, f"/{known.step}/{known.fingerprint}")
+    tables = [table for table in TABLES if table.name in plan.rows]
+    for table in tables:
+        remove_rows(writer, table, _made_by(known, table))
+        report(table.name)
+    for table in tables:
+        # Brought back, it begins at the beginning.
+        writer.forget_positions(table, f"/{known.step}/{known.fingerprint}")
     change_book(ledger, lambda book: book.without(book.find(known.step, known.fingerprint)))
 
 
-def _forget_positions(catalog: "Catalog", table: str, ending: str) -> None:
-    """Brought back, it begins at the beginning."""
-    before = catalog.load_table(table).properties.get(CONSUMED, "{}")
-    kept = {name: at for name, at in json.loads(before).items() if not name.endswith(ending)}
-    after = json.dumps(kept, sort_keys=True)
-    if json.loads(before) != kept:
-        set_properties_if(catalog, table, {CONSUMED: before}, {CONSUMED: after})
+def _made_by(known: KnownModel, table: Table) -> "Column":
+    from pyspark.sql import functions as F
+
+    own = F.col("fingerprint") == known.fingerprint
+    return own | (F.col("source_fingerprint") == known.fingerprint) if table is EMBEDDINGS else own
 
 
 def _count(reader: Tables, table: str, where: str) -> int:

@@ -5,13 +5,13 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
-from headwater.settings import Settings
-from headwater.storage.peek import peek_progress
+from headwater.flow.rows import Cut, are_spread
+from headwater.storage.table_writer import Rows, TableWriter
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
@@ -19,38 +19,37 @@ _TEXTUAL: Final = (Modality.CHAT.value, Modality.DOCUMENT.value)
 _TEXT_BYTES: Final = 64 << 20
 # Messages up to here are read before it is known whether they still belong to the batch.
 _SMALL_BYTES: Final = 8 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How much one batch may take, so that a thousand screenshots and one film both make a sensible commit."""
-
-    rows: int
-    bytes: int
+_SPANS: Final = 1_000  # of a batch that the driver does not read
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events up to `end`; `pending` are those of them that tell of a new object, none of which was tried before."""
+    """Events up to `end`; `pending` are those of them that tell of a new object, none of which was tried before.
+
+    `repeats` says that some may have been: a rollback of bronze took them away, and they came again.
+    """
 
     events: int
     end: int
-    pending: pa.Table
+    pending: Rows
+    repeats: bool = False
 
 
-def next_batch(spark: SparkSession, settings: Settings, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
+def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
     """What comes from `begin` on; None where nothing is there."""
-    there = peek_progress(settings, EVENTS).next_seq
+    bronze = writer.progress(EVENTS)
+    there = bronze.next_seq
     end = min(begin + cut.rows, there if until is None else min(there, until))
     if end <= begin:
         return None
+    if are_spread(writer, end - begin):
+        return _spread(writer, begin, end, cut, repeats=bronze.repeats_from(begin))
     small = F.coalesce(F.octet_length("text") <= _SMALL_BYTES, F.lit(True))
-    ahead = spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
+    ahead = writer.spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
     told = {"text": F.when(small, F.col("text")).alias("text")}
     columns = [told.get(name, F.col(name)) for name in INPUT]
-    # What an event says of its size is somebody else's word.
-    weight = F.greatest("pointer.size", F.coalesce(F.octet_length("text").cast("long"), F.lit(0))).alias("weight")
-    rows = ahead.select("seq", *columns, "first_of_object", small.alias("small"), weight).toArrow().sort_by("seq")
+    weighed = (small.alias("small"), _weight().alias("weight"))
+    rows = ahead.select("seq", *columns, "first_of_object", *weighed).toArrow().sort_by("seq")
     fitting = _fitting(rows, cut)
     if fitting < len(rows):
         end = rows["seq"][fitting].as_py()
@@ -63,7 +62,31 @@ def next_batch(spark: SparkSession, settings: Settings, begin: int, cut: Cut, un
         end - begin,
         end,
         firsts.append_column("attempts", never).append_column("only", pa.nulls(len(firsts), pa.string())),
+        repeats=bronze.repeats_from(begin),
     )
+
+
+def _spread(writer: TableWriter, begin: int, end: int, cut: Cut, *, repeats: bool) -> Batch:
+    """The same, of which the driver sees no row: how far it goes is told by sums over spans of equal length."""
+    ahead = writer.spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
+    span = max(1, -(-(end - begin) // _SPANS))
+    weight = F.least(_weight(), F.lit(cut.bytes + 1))
+    sums = ahead.groupBy(F.floor((F.col("seq") - begin) / span).alias("span")).agg(F.sum(weight).alias("bytes"))
+    total = 0
+    for row in sorted(sums.collect()):
+        total += row["bytes"]
+        if total > cut.bytes:
+            # At least one span: an object that is too large by itself is taken all the same.
+            end = min(end, begin + max(1, row["span"]) * span)
+            break
+    firsts = ahead.where((F.col("seq") < end) & F.col("first_of_object"))
+    never = F.lit(0).alias("attempts"), F.lit(None).cast("string").alias("only")
+    return Batch(end - begin, end, firsts.select("seq", *INPUT, *never), repeats=repeats)
+
+
+def _weight() -> Column:
+    """What an event says of its size is somebody else's word."""
+    return F.greatest("pointer.size", F.coalesce(F.octet_length("text").cast("long"), F.lit(0)))
 
 
 def _fitting(rows: pa.Table, cut: Cut) -> int:

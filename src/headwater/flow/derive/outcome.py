@@ -22,10 +22,10 @@ def _columns() -> list[pa.Field]:
     return list(found.values())
 
 
-# Beside the tables' own columns: where a row belongs, the event it came from, and whether a model was called for it.
+# Beside the tables' own columns, of which one is the event that a row came from: where it belongs, and whether a model
+# was called for it.
 _ABOUT: Final = (
     pa.field("table", pa.string()),
-    pa.field("event_seq", pa.int64()),
     pa.field("remembered", pa.bool_()),
 )
 SCHEMA: Final = pa.schema([*_ABOUT, *_columns()])

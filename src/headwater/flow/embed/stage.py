@@ -7,28 +7,33 @@ Invariant: how far each source was read is committed with the vectors. Live and 
 an embedder that was brought in later has a position of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel
+from headwater.domain.progress import Progress
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, SAID
 from headwater.errors import Unavailable
+from headwater.flow import rows as them
 from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
-from headwater.flow.parts import deal, run_parts
-from headwater.flow.spent import Spent, spent_by_tag
+from headwater.flow.parts import deal, kept, run_parts, spread
+from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
-from headwater.storage.peek import peek_progress
-from headwater.storage.publish import not_yet_in, publish
+from headwater.storage.table_writer import Rows, TableWriter
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
 _VECTOR_BYTES: Final = 80 << 20
@@ -44,56 +49,67 @@ class Embeddings:
 
 
 def embed_next(
-    spark: SparkSession, settings: Settings, embedders: Sequence[KnownModel], *, batch_rows: int, clock: Clock
+    writer: TableWriter, embedders: Sequence[KnownModel], *, batch_rows: int, clock: Clock
 ) -> Embeddings | None:
     """Embed one batch of what is pending by every embedder that is kept; None when there was no text to read."""
-    progress = peek_progress(settings, EMBEDDINGS)
+    progress = writer.progress(EMBEDDINGS)
     frontier = {table.name: progress.seq_of(table.name) for table in SAID}
     live = [
         known
         for known in embedders
         if all(progress.seq_of(known.position_in(name)) >= reached for name, reached in frontier.items())
     ]
-    ends = {table.name: peek_progress(settings, table).next_seq for table in SAID}
-    spans = _spans(frontier, ends, batch_rows)
-    return _embed_next(spark, settings, live, spans, [*live, None], clock, again=False) if spans else None
+    if behind := next((known for known in embedders if known not in live), None):
+        # The catalog was restored from before it was brought in: what it lacks comes first, or would never come.
+        made = replay_embed_next(writer, behind, batch_rows=batch_rows, clock=clock)
+        if made is not None:
+            return made
+    if not live:
+        return None  # nobody to embed: a frontier that moved on would leave texts behind
+    said = {table.name: writer.progress(table) for table in SAID}
+    spans = _spans(frontier, {name: told.next_seq for name, told in said.items()}, batch_rows)
+    if not spans:
+        return None
+    again = any(said[table.name].repeats_from(begin) for table, (begin, _) in spans.items())
+    return _embed_next(writer, progress, live, spans, [*live, None], clock, again=again)
 
 
-def replay_embed_next(
-    spark: SparkSession, settings: Settings, embedder: KnownModel, *, batch_rows: int, clock: Clock
-) -> Embeddings | None:
+def replay_embed_next(writer: TableWriter, embedder: KnownModel, *, batch_rows: int, clock: Clock) -> Embeddings | None:
     """One batch for an embedder that is behind, up to where the others are; None when it is there.
 
     What it has already, from a retry, is left alone.
     """
-    progress = peek_progress(settings, EMBEDDINGS)
+    progress = writer.progress(EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
     ends = {table.name: progress.seq_of(table.name) for table in SAID}
     spans = _spans(begins, ends, batch_rows)
-    return _embed_next(spark, settings, [embedder], spans, [embedder], clock, again=True) if spans else None
+    if not spans:
+        return None
+    # A retry may have brought it some already, or a rollback what it had.
+    again = bool(progress.aside.get(f"{STEP}/{embedder.fingerprint}")) or bool(progress.redo)
+    return _embed_next(writer, progress, [embedder], spans, [embedder], clock, again=again)
 
 
 def embed_again(
-    spark: SparkSession,
-    settings: Settings,
+    writer: TableWriter,
     embedders: Sequence[KnownModel],
-    objects: Sequence[str],
+    objects: Mapping[str, datetime],
     clock: Clock,
     afresh: str = "",
 ) -> Embeddings:
-    """All that was embedded of these objects, again; chunks that have their vector are left alone.
+    """All that was embedded of these objects, each with its time, again; chunks that have their vector are left alone.
 
     What the stage has yet to reach is its own to embed.
     """
-    _cards(settings, embedders)
-    reached = peek_progress(settings, EMBEDDINGS)
-    texts = texts_of(spark, objects, {table: reached.seq_of(table.name) for table in SAID})
-    good, bad = _embed(spark, settings, embedders, texts, clock, afresh)
-    # The rows of the first try are taken out by who tries again.
-    quarantined = publish(spark, QUARANTINE, _set_aside(bad, clock), {}, stage=STEP)
-    new = not_yet_in(spark, EMBEDDINGS, good.select(EMBEDDINGS.columns), EMBEDDINGS.key)
-    vectors = publish(spark, EMBEDDINGS, new, {}, stage=STEP)
-    return Embeddings(len(texts), vectors, quarantined, _efforts(good, bad))
+    _cards(writer.settings, embedders)
+    reached = writer.progress(EMBEDDINGS)
+    texts = texts_of(writer.spark, objects, {table: reached.seq_of(table.name) for table in SAID})
+    with _embedded(writer, embedders, texts, clock, afresh) as made:
+        # The rows of the first try are taken out by who tries again.
+        quarantined = writer.publish(QUARANTINE, _set_aside(made, clock), {}, stage=STEP)
+        new = writer.not_yet_in(EMBEDDINGS, _good(made), EMBEDDINGS.key)
+        vectors = writer.publish(EMBEDDINGS, new, {}, stage=STEP, aside=rows_by_tag(new))
+        return Embeddings(len(texts), vectors, quarantined, spent_by_tag(made))
 
 
 def _spans(begins: Mapping[str, int], ends: Mapping[str, int], batch_rows: int) -> Spans:
@@ -102,8 +118,8 @@ def _spans(begins: Mapping[str, int], ends: Mapping[str, int], batch_rows: int) 
 
 
 def _embed_next(
-    spark: SparkSession,
-    settings: Settings,
+    writer: TableWriter,
+    since: Progress,
     embedders: Sequence[KnownModel],
     spans: Spans,
     positions: Sequence[KnownModel | None],
@@ -115,21 +131,68 @@ def _embed_next(
 
     `again` where some of it may have its vectors.
     """
-    dimensions = [card.dimension or _DIMENSION for card in _cards(settings, embedders)]
-    texts, ends = next_texts(spark, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
+    dimensions = [card.dimension or _DIMENSION for card in _cards(writer.settings, embedders)]
+    texts, ends = next_texts(writer, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
     consumed = {
         known.position_in(table.name) if known else table.name: end
         for table, end in ends.items()
         for known in positions
     }
-    good, bad = _embed(spark, settings, embedders, texts, clock)
-    # A run that was killed between the two tables has set these aside already.
-    aside = not_yet_in(spark, QUARANTINE, _set_aside(bad, clock), ("event_id", "step", "fingerprint"))
-    quarantined = publish(spark, QUARANTINE, aside, {}, stage=STEP)
-    new = good.select(EMBEDDINGS.columns)
-    new = not_yet_in(spark, EMBEDDINGS, new, EMBEDDINGS.key) if again else new
-    vectors = publish(spark, EMBEDDINGS, new, consumed, stage=STEP)
-    return Embeddings(len(texts), vectors, quarantined, _efforts(good, bad))
+    with _embedded(writer, embedders, texts, clock) as made:
+        efforts = spent_by_tag(made)
+        # A run that was killed between the two tables has set these aside already.
+        aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "step", "fingerprint"))
+        quarantined = writer.publish(QUARANTINE, aside, {}, stage=STEP)
+        new = writer.not_yet_in(EMBEDDINGS, _good(made), EMBEDDINGS.key, of_any_time=True) if again else _good(made)
+        vectors = writer.publish(EMBEDDINGS, new, consumed, since=since, stage=STEP)
+    # Of texts that the driver has not seen, as many as the numbers between say.
+    between = sum(ends[table] - begin for table, (begin, _) in spans.items())
+    return Embeddings(len(texts) if isinstance(texts, pa.Table) else between, vectors, quarantined, efforts)
+
+
+@contextmanager
+def _embedded(
+    writer: TableWriter, embedders: Sequence[KnownModel], texts: Rows, clock: Clock, afresh: str = ""
+) -> Iterator[Rows]:
+    """Rows with vectors, and rows with the reason why there is none. Equal texts meet in one task."""
+    workers = writer.spark.sparkContext.defaultParallelism
+    works = [EmbedWork(known.name, writer.settings, clock(), afresh) for known in embedders]
+    if isinstance(texts, pa.Table):
+        says = pc.fill_null(texts["text"], "")
+        parts = deal(texts, says, texts["source_table"], pc.binary_length(says), workers)
+        made = [run_parts(writer.spark, parts, embed_batches(work), OUTPUT) for work in works]
+        yield _require_answers(pa.concat_tables([OUTPUT.empty_table(), *made]))
+        return
+    kinds, size = [table.name for table in SAID], "coalesce(octet_length(text), 0)"
+    dealt = spread(texts, "text", "source_table", kinds, size, workers)
+    frames = [dealt.mapInArrow(embed_batches(work), from_arrow_schema(OUTPUT)) for work in works]
+    with kept(reduce(DataFrame.unionByName, frames)) as rows:
+        yield _require_answers(rows)
+
+
+def _require_answers(rows: Rows) -> Rows:
+    """A model that did not answer lets its texts wait, all of them."""
+    down = them.select(them.equal(rows, "reason", "MODEL_DOWN"), ["detail"])
+    told = down.limit(1).toArrow() if isinstance(down, DataFrame) else down
+    if len(told):
+        raise Unavailable(f"The embedder does not answer, so texts wait: {told['detail'][0].as_py()}")
+    return rows
+
+
+def _good(made: Rows) -> Rows:
+    return them.select(them.with_value(made, "reason", given=False), EMBEDDINGS.columns)
+
+
+def _set_aside(made: Rows, clock: Clock) -> pa.Table:
+    """One row an event and embedder, however many of its chunks are no good. They are few, and the driver's to tell."""
+    bad = them.with_value(made, "reason", given=True)
+    if isinstance(bad, DataFrame):
+        bad = bad.drop("vector").dropDuplicates(["event_id", "fingerprint"]).toArrow()
+    firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
+    known = {"attempts": 1, "quarantined_at": clock(), "payload": None, "event_seq": None}
+    columns = QUARANTINE.columns
+    rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]
+    return pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))
 
 
 def _cards(settings: Settings, embedders: Sequence[KnownModel]) -> list[ModelCard]:
@@ -138,39 +201,3 @@ def _cards(settings: Settings, embedders: Sequence[KnownModel]) -> list[ModelCar
     for known, card in zip(embedders, cards, strict=True):
         require_same(known, card)
     return cards
-
-
-def _embed(
-    spark: SparkSession,
-    settings: Settings,
-    embedders: Sequence[KnownModel],
-    texts: pa.Table,
-    clock: Clock,
-    afresh: str = "",
-) -> tuple[pa.Table, pa.Table]:
-    """Rows with vectors, and rows with the reason why there is none."""
-    says = pc.fill_null(texts["text"], "")
-    workers = spark.sparkContext.defaultParallelism
-    # By what they say, so that equal texts meet in one task.
-    parts = deal(texts, says, texts["source_table"], pc.binary_length(says), workers)
-    works = [EmbedWork(known.name, settings, clock(), afresh) for known in embedders]
-    made = [run_parts(spark, parts, embed_batches(work), OUTPUT) for work in works]
-    rows = pa.concat_tables([OUTPUT.empty_table(), *made])
-    bad = rows.filter(pc.is_valid(rows["reason"]))
-    for reason, detail in zip(bad["reason"].to_pylist(), bad["detail"].to_pylist(), strict=True):
-        if reason == "MODEL_DOWN":
-            raise Unavailable(f"The embedder does not answer, so texts wait: {detail}")
-    return rows.filter(pc.is_null(rows["reason"])), bad
-
-
-def _efforts(good: pa.Table, bad: pa.Table) -> dict[str, Spent]:
-    return spent_by_tag(pa.concat_tables([good, bad]))
-
-
-def _set_aside(bad: pa.Table, clock: Clock) -> pa.Table:
-    """One row an event and embedder, however many of its chunks are no good."""
-    firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
-    known = {"attempts": 1, "quarantined_at": clock(), "payload": None}
-    columns = QUARANTINE.columns
-    rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]
-    return pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))

@@ -1,6 +1,7 @@
 """Texts: what is said in the tables that embed reads, as much as may be taken at once."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 from typing import Final
 
@@ -10,6 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.domain.tables import Table
+from headwater.flow.rows import are_spread
+from headwater.storage.table_writer import Rows, TableWriter
 
 _ABOUT: Final = (
     "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint",
@@ -22,11 +25,16 @@ _SMALL: Final = "coalesce(octet_length(text), 0) + 64 * greatest(size(segments),
 Spans = Mapping[Table, tuple[int, int]]
 
 
-def next_texts(spark: SparkSession, spans: Spans, vectors: int) -> tuple[pa.Table, dict[Table, int]]:
+def next_texts(writer: TableWriter, spans: Spans, vectors: int) -> tuple[Rows, dict[Table, int]]:
     """What stands between the first and the second number of each table, and where that ends.
 
-    As much as about so many vectors are made of; of every table at least one row.
+    As much as about so many vectors are made of; of every table at least one row. What is too much for the driver is
+    given whole, as rows that Spark's tasks will read.
     """
+    spark = writer.spark
+    if are_spread(writer, sum(end - begin for begin, end in spans.values())):
+        ends = {table: end for table, (_, end) in spans.items()}
+        return _frame(spark, _between(spans), (*_ABOUT, *_SAYS)), ends
     share = max(1, vectors // len(spans))
     spans = {table: (begin, min(end, begin + share)) for table, (begin, end) in spans.items()}
     says = [f"CASE WHEN {_SMALL} THEN {name} END AS {name}" for name in _SAYS]
@@ -42,9 +50,11 @@ def next_texts(spark: SparkSession, spans: Spans, vectors: int) -> tuple[pa.Tabl
     return rows, ends
 
 
-def texts_of(spark: SparkSession, objects: Sequence[str], until: Mapping[Table, int]) -> pa.Table:
-    """All that is said of these objects before the given number of each table."""
-    chosen = {table: F.col("object_id").isin(list(objects)) & (F.col("seq") < end) for table, end in until.items()}
+def texts_of(spark: SparkSession, objects: Mapping[str, datetime], until: Mapping[Table, int]) -> pa.Table:
+    """All that is said of these objects before the given number of each table; looked for at their time alone."""
+    near = F.col("occurred_at").between(min(objects.values()), max(objects.values()))
+    theirs = near & F.col("object_id").isin(list(objects))
+    chosen = {table: theirs & (F.col("seq") < end) for table, end in until.items()}
     return _read(spark, chosen, (*_ABOUT, *_SAYS))
 
 
@@ -53,11 +63,15 @@ def _between(spans: Spans) -> dict[Table, Column]:
 
 
 def _read(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> pa.Table:
+    return _frame(spark, chosen, columns).toArrow()
+
+
+def _frame(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> DataFrame:
     parts = [
         spark.table(f"lake.{table.name}").where(rows).selectExpr(*columns, f"'{table.name}' AS source_table")
         for table, rows in chosen.items()
     ]
-    return reduce(DataFrame.unionByName, parts).toArrow()
+    return reduce(DataFrame.unionByName, parts)
 
 
 def _end(rows: pa.Table, table: Table, span: tuple[int, int], most: int) -> int:

@@ -1,0 +1,96 @@
+"""Rows of a batch, in the driver's hands or spread over Spark's tasks: the same few things done to either.
+
+Small batches meet in the driver, which is quickest; large ones never do. What a step does with rows is the same code.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headwater.storage.packed_environment import is_local
+from headwater.storage.table_writer import Rows, TableWriter
+
+# What the driver takes in hand by itself: some tens of megabytes, and on a cluster only what is quicker that way.
+_IN_DRIVER: Final = {True: 50_000, False: 2_000}
+
+
+def are_spread(writer: TableWriter, rows: int) -> bool:
+    """Whether a batch of so many rows goes from table to table without passing through the driver."""
+    chosen = writer.settings.whole("run.driver_rows")
+    return rows > (chosen or _IN_DRIVER[is_local(str(writer.spark.sparkContext.master))])
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much one batch may take, so that a thousand screenshots and one film both make a sensible commit."""
+
+    rows: int
+    bytes: int
+
+
+def batch_cut(writer: TableWriter) -> Cut:
+    """As the settings say for four workers, and as much more as there are more: five hundred are not kept waiting."""
+    fours = max(1, writer.spark.sparkContext.defaultParallelism // 4)
+    return Cut(writer.settings.whole("run.batch_rows") * fours, writer.settings.whole("run.batch_bytes") * fours)
+
+
+def equal(rows: Rows, column: str, value: Any) -> Rows:
+    if isinstance(rows, DataFrame):
+        return rows.where(F.col(column) == value)
+    return rows.filter(pc.equal(rows[column], value))
+
+
+def among(rows: Rows, column: str, values: Collection[str]) -> Rows:
+    """A handful of values."""
+    if isinstance(rows, DataFrame):
+        return rows.where(F.col(column).isin(list(values)))
+    return rows.filter(pc.is_in(rows[column], pa.array(list(values), pa.string())))
+
+
+def at_least(rows: Rows, column: str, number: int) -> Rows:
+    if isinstance(rows, DataFrame):
+        return rows.where(F.col(column) >= number)
+    return rows.filter(pc.greater_equal(rows[column], number))
+
+
+def below(rows: Rows, column: str, number: int) -> Rows:
+    if isinstance(rows, DataFrame):
+        return rows.where(F.col(column) < number)
+    return rows.filter(pc.less(rows[column], number))
+
+
+def with_value(rows: Rows, column: str, *, given: bool) -> Rows:
+    if isinstance(rows, DataFrame):
+        return rows.where(F.col(column).isNotNull() if given else F.col(column).isNull())
+    return rows.filter(pc.is_valid(rows[column]) if given else pc.is_null(rows[column]))
+
+
+def without(rows: Rows, column: str, gone: DataFrame) -> Rows:
+    """Those whose value is in none of the rows of `gone`, which has that column alone."""
+    if isinstance(rows, DataFrame):
+        return rows.join(gone.distinct(), column, "left_anti")
+    return rows.filter(pc.invert(pc.is_in(rows[column], gone.toArrow()[column].combine_chunks())))
+
+
+def select(rows: Rows, columns: Sequence[str]) -> Rows:
+    return rows.select(*columns) if isinstance(rows, DataFrame) else rows.select(list(columns))
+
+
+def together(*several: Rows) -> Rows:
+    if isinstance(several[0], DataFrame):
+        return reduce(DataFrame.unionByName, several)
+    return pa.concat_tables(several)
+
+
+def count(rows: Rows) -> int:
+    return rows.count() if isinstance(rows, DataFrame) else len(rows)
+
+
+def are_none(rows: Rows) -> bool:
+    return rows.isEmpty() if isinstance(rows, DataFrame) else not len(rows)

@@ -1,0 +1,162 @@
+"""Answers of the catalog that get lost, cut, late or doubled: nothing is lost, nothing twice, tables stay readable."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
+
+import pytest
+import rounds
+from pyspark.sql import functions as F
+from sample_rows import rows
+from wire import ACTIONS, Wire, at_random, once, wire_to
+
+from headwater import lake as lakes
+from headwater.domain.tables import EVENTS, MESSAGES, TABLES
+from headwater.errors import Conflict, HeadwaterError, OutcomeUnknown
+from headwater.lake import Lake
+from headwater.settings import FILE_NAME, resolve
+from headwater.storage import commit, postgres_database
+from headwater.storage.commit import Committer
+from headwater.storage.expiry import Keep
+from headwater.storage.rewrite import remove_rows
+from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.table_metadata import snapshot_ids
+from headwater.storage.table_writer import TableWriter
+
+# An answer to a commit, or to anything else that the catalog is asked.
+COMMITS = b"UPDATE iceberg_tables"
+
+
+@pytest.fixture
+def wire(postgres_uri: str) -> Iterator[Wire]:
+    address = urlsplit(postgres_uri)
+    assert address.hostname and address.port
+    with wire_to(address.hostname, address.port, lambda data: COMMITS in data) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One JVM for all tests here, with what it takes to speak to Postgres."""
+    options = {"catalog.uri": "postgresql://nobody@127.0.0.1:9/nothing"}
+    session = start_spark(resolve(tmp_path_factory.mktemp("engine"), {}, options, {}))
+    yield
+    stop_spark(session)
+
+
+@pytest.fixture
+def lake(engine: None, wire: Wire, postgres_uri: str, tmp_path: Path) -> Iterator[Lake]:
+    """Its catalog is behind the wire; its ledger is not."""
+    directory = tmp_path / "lake"
+    rounds.use_cheap_models(directory)
+    address = urlsplit(postgres_uri)
+    through = postgres_uri.replace(f":{address.port}", f":{wire.port}")
+    with (directory / FILE_NAME).open("a") as file:
+        file.write(f'[catalog]\nuri = "{through}"\n[ledger]\nuri = "{postgres_uri}"\n')
+    with lakes.init(directory) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_database, "ONCE_SECONDS", 3.0)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("number", [1, 2])
+def test_rows_are_there_once_whatever_becomes_of_the_answer(lake: Lake, wire: Wire, action: str, number: int) -> None:
+    writer = TableWriter(lake.spark, lake.settings, epoch=1)
+    given = rows(MESSAGES, [{"object_id": f"o{n}", "event_id": f"e{n}"} for n in range(3)]).select(MESSAGES.columns)
+    wire.fault = once(wire.answers + number, action)
+    for position in (3, 6):
+        since = writer.progress(MESSAGES)
+        writer.publish(MESSAGES, given, {EVENTS.name: position}, since=since, stage="derive")
+    assert wire.done == [action]
+    assert len(snapshot_ids(Committer(lake.settings).tables.base(MESSAGES.name).metadata)) == 2
+    check_readable(lake)
+    assert lake.spark.table("lake.silver.messages").count() == 6
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_rows_go_and_files_are_compacted_whatever_becomes_of_the_answer(lake: Lake, wire: Wire, action: str) -> None:
+    writer = TableWriter(lake.spark, lake.settings)
+    for number in range(6):
+        row = {"object_id": f"o{number}", "event_id": f"e{number}", "customer": "acme"}
+        writer.publish(MESSAGES, rows(MESSAGES, [row]).select(MESSAGES.columns), {}, stage="derive")
+    wire.fault = once(wire.answers + 1, action)
+    remove_rows(writer, MESSAGES, F.col("object_id") == "o3")
+    wire.fault = once(wire.answers + 1, action)
+    lake.maintain()
+    wire.fault = once(wire.answers + 1, action)
+    assert writer._committer.expire(MESSAGES.name, Keep(hours=0, age=True, newest=1)) >= 6
+    assert wire.done == [action] * 3
+    check_readable(lake)
+    assert sorted(lake.table("messages").to_arrow()["object_id"].to_pylist()) == ["o0", "o1", "o2", "o4", "o5"]
+
+
+def test_a_catalog_that_stays_silent_leaves_the_outcome_unknown_and_the_next_run_finds_out(
+    lake: Lake, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "SETTLE_SECONDS", 1.0)
+    monkeypatch.setattr(postgres_database, "WAIT_SECONDS", 0.5)
+    writer = TableWriter(lake.spark, lake.settings, epoch=1)
+    given = rows(MESSAGES, [{"object_id": "o"}]).select(MESSAGES.columns)
+    target = wire._target
+    wire._watched = lambda data: COMMITS in data or wire._target != target
+
+    def vanish(_: int) -> str:
+        wire._target = ("127.0.0.1", 9)  # from here on nobody is there
+        return "lose"
+
+    wire.fault = vanish
+    with pytest.raises(OutcomeUnknown):
+        writer.publish(MESSAGES, given, {EVENTS.name: 1}, since=writer.progress(MESSAGES), stage="derive")
+    wire._target, wire.fault = target, lambda _: None
+    assert writer.progress(MESSAGES).next_seq == 1, "it had landed"
+    check_readable(lake)
+
+
+def disturb(lake: Lake, wire: Wire, tmp_path: Path, seed: int, times: int) -> None:
+    random = Random(seed)
+    for number in range(times):
+        rounds.put_round(lake, rounds.make_media(tmp_path / "media", number), number)
+        # Of commits in one round, of any answer in the next.
+        wire._watched = (lambda data: COMMITS in data) if number % 2 else (lambda data: b"iceberg_tables" in data)
+        wire.fault = at_random(random, wire.answers + (10 if number % 2 else 40), ACTIONS[:4])
+        try:
+            lake.run()
+        except Conflict:
+            raise
+        except HeadwaterError as error:
+            assert error.retryable, error
+        wire.fault = lambda _: None
+        lake.run()
+        check_readable(lake)
+    expected = {"bronze.events": 11, "silver.transcripts": 4, "silver.captions": 2, "silver.messages": 3}
+    found = rounds.contents(lake)
+    assert {name: len(found[name]) for name in expected} == {name: n * times for name, n in expected.items()}
+    for table in TABLES:
+        assert set(Counter(tuple(row[name] for name in table.key) for row in found[table.name]).values()) == {1}
+    assert lake._components.index.count() == len(found["silver.embeddings"])
+
+
+def test_a_run_survives_any_lost_answer(lake: Lake, wire: Wire, tmp_path: Path) -> None:
+    disturb(lake, wire, tmp_path, seed=9, times=8)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(14_400)
+def test_two_hundred_lost_answers_lose_nothing(lake: Lake, wire: Wire, tmp_path: Path) -> None:
+    disturb(lake, wire, tmp_path, seed=200, times=200)
+
+
+def check_readable(lake: Lake) -> None:
+    """By Spark at the current snapshot, and by PyIceberg at every one that is kept."""
+    for table in TABLES:
+        loaded = lake._components.catalog.load_table(table.name)
+        for snapshot in loaded.metadata.snapshots:
+            for manifest in snapshot.manifests(loaded.io):
+                manifest.fetch_manifest_entry(loaded.io)
+        assert lake.spark.table(f"lake.{table.name}").count() >= 0

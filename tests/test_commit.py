@@ -1,0 +1,210 @@
+"""A commit has three outcomes, and none of them destroys a table: whatever becomes of the catalog's answer."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from losing import losing_committer
+from sample_rows import rows
+
+from headwater import lake as lakes
+from headwater.clock import utc_now
+from headwater.domain.progress import Progress
+from headwater.domain.tables import EVENTS, MESSAGES, METADATA, TABLES
+from headwater.errors import Conflict, OutcomeUnknown
+from headwater.lake import Lake
+from headwater.settings import Settings
+from headwater.storage import catalog as catalogs
+from headwater.storage import commit, warehouse_files
+from headwater.storage.commit import Base, Committer
+from headwater.storage.holding import holding
+from headwater.storage.local_path import local_path
+from headwater.storage.peek import peek_progress
+from headwater.storage.table_metadata import Edit, edit_for, snapshot_ids
+from headwater.storage.table_writer import TableWriter
+
+
+@pytest.fixture
+def made(settings: Settings) -> Settings:
+    catalogs.create_tables(catalogs.open_catalog(settings))
+    return settings
+
+
+def moving(committer: Committer, position: int) -> Base | None:
+    def propose() -> tuple[Base, Edit] | None:
+        base = committer.tables.base(METADATA.name)
+        after = base.progress.advanced({EVENTS.name: position}, rows=0)
+        if base.progress.seq_of(EVENTS.name) not in {0, position}:
+            raise Conflict("somebody else moved it")
+        return (base, edit_for(base.metadata, after, None)) if after != base.progress else None
+
+    return committer.commit(METADATA.name, propose)
+
+
+@pytest.mark.parametrize("wire", ["done", "lost", "refused", "late", "repeated"])
+def test_a_move_lands_once_whatever_becomes_of_the_answer(made: Settings, wire: str) -> None:
+    committer, _ = losing_committer(made, wire)
+    moving(committer, 7)
+    assert peek_progress(made, METADATA).seq_of(EVENTS.name) == 7
+
+
+def test_an_outcome_that_nobody_tells_is_unknown_and_found_out_by_who_reads(
+    made: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(commit, "LOOK_SECONDS", 0.01)
+    committer, wire = losing_committer(made, "lost")
+    before = files_of(made)
+
+    def silence(*_: object) -> None:
+        wire.silent_reads = 10_000
+
+    monkeypatch.setattr(committer.tables, "attempt", then(committer.tables.attempt, silence))
+    with pytest.raises(OutcomeUnknown, match="no file was deleted") as unknown:
+        moving(committer, 7)
+    assert unknown.value.exit_code == 7
+    assert before <= files_of(made)
+    assert peek_progress(made, METADATA).seq_of(EVENTS.name) == 7, "it had landed"
+
+
+def then(call: Any, after: Any) -> Any:
+    def both(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        finally:
+            after()
+
+    return both
+
+
+def test_metadata_of_an_attempt_without_an_answer_is_never_deleted(made: Settings) -> None:
+    """It may land when everybody has given it up."""
+    committer, _ = losing_committer(made, "refused")
+    moving(committer, 7)
+    kept = [path for path in files_of(made) if "silver/metadata/metadata/" in path]
+    assert len(kept) == 4  # as made, with a second spec, the attempt that got lost, and the one that landed
+
+
+def test_a_clock_that_went_back_stops_nobody(spark: Any, made: Settings) -> None:
+    ahead = Committer(made, lambda: int(utc_now().timestamp() * 1000) + 7_200_000)
+    moving(ahead, 7)
+    writer = TableWriter(spark, made)
+    writer.publish(METADATA, rows(METADATA, [{"object_id": "a"}]).select(METADATA.columns), {}, stage="test")
+    writer.publish(METADATA, None, {EVENTS.name: 9}, stage="test")
+    assert spark.table("lake.silver.metadata").count() == 1
+    catalogs.set_properties_if(catalogs.open_catalog(made), METADATA.name, {}, {"colour": "blue"})
+    assert spark.sql("select object_id from lake.silver.metadata").collect()[0][0] == "a"
+
+
+@pytest.fixture
+def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
+    with lakes.init(tmp_path / "lake") as made:
+        yield made
+
+
+@pytest.mark.parametrize("wire", ["done", "lost", "refused", "late", "repeated"])
+def test_rows_land_once_whatever_becomes_of_the_answer(lake: Lake, wire: str) -> None:
+    writer = TableWriter(lake.spark, lake.settings, epoch=1)
+    given = rows(MESSAGES, [{"object_id": f"o{number}", "text": "hello"} for number in range(3)])
+    for kind in ("done", wire, "done"):
+        writer._committer, _ = losing_committer(lake.settings, kind)
+        since = writer.progress(MESSAGES)
+        position = {EVENTS.name: since.seq_of(EVENTS.name) + 3}
+        assert writer.publish(MESSAGES, given.select(MESSAGES.columns), position, since=since, stage="derive") == 3
+    base = Committer(lake.settings).tables.base(MESSAGES.name)
+    assert len(snapshot_ids(base.metadata)) == 3
+    assert base.progress.next_seq == base.progress.seq_of(EVENTS.name) == 9
+    assert lake.spark.table("lake.silver.messages").count() == 9
+    assert sorted(lake.table("messages").to_arrow()["seq"].to_pylist()) == list(range(9))
+
+
+def test_a_position_that_moved_since_it_was_read_refuses_the_rows(lake: Lake) -> None:
+    slow, quick = (TableWriter(lake.spark, lake.settings) for _ in range(2))
+    given = rows(MESSAGES, [{"object_id": "a", "text": "hello"}]).select(MESSAGES.columns)
+    since = slow.progress(MESSAGES)
+    quick.publish(MESSAGES, given, {EVENTS.name: 4}, since=since, stage="derive")
+    with pytest.raises(Conflict, match="expected=None found=4"):
+        slow.publish(MESSAGES, given, {EVENTS.name: 2}, since=since, stage="derive")
+    assert slow.progress(MESSAGES) == Progress(1, {EVENTS.name: 4})
+
+
+def test_a_smaller_epoch_than_the_table_has_seen_is_refused_everything(lake: Lake) -> None:
+    old, new = (TableWriter(lake.spark, lake.settings, epoch) for epoch in (3, 4))
+    given = rows(MESSAGES, [{"object_id": "a", "text": "hello"}]).select(MESSAGES.columns)
+    old.publish(MESSAGES, given, {}, stage="derive")
+    new.fence()
+    for call in (
+        lambda: old.publish(MESSAGES, given, {}, stage="derive"),
+        lambda: old.publish(MESSAGES, None, {EVENTS.name: 2}, stage="derive"),
+        lambda: old.forget_positions(MESSAGES, "/x"),
+    ):
+        with pytest.raises(Conflict, match="took over"):
+            call()
+    assert new.progress(MESSAGES).next_seq == 1
+
+
+def test_a_ledger_that_counts_anew_is_raised_above_what_the_tables_have_seen(lake: Lake) -> None:
+    TableWriter(lake.spark, lake.settings, epoch=41).fence()
+    lake.put_text("hello", customer="acme", id="a")
+    assert lake.run().done["bronze"] == 1
+    assert peek_progress(lake.settings, EVENTS).epoch == 42
+
+
+def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> None:
+    ledger = lake._components.ledger
+    with holding(ledger, "run", "one", utc_now, lambda: None) as held:
+        mine = held.ledger
+        mine.set_fact("colour", "blue")
+        ledger.release(held.lease)
+        ledger.acquire_lease("run", "another", 60, utc_now())
+        for call in (
+            lambda: mine.set_fact("colour", "red"),
+            lambda: mine.forget_claims_from(0, 0),
+            lambda: mine.claim_first("event", [("a", "b", 0, 0)]),
+            lambda: mine.change_fact("colour", lambda _: "red"),
+        ):
+            with pytest.raises(Conflict, match="lost to another process"):
+                call()
+    assert ledger.fact("colour") == "blue"
+
+
+def test_what_the_catalog_names_was_synced_before(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut a file that was not synced may be empty, and an entry of a directory gone."""
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(warehouse_files.os, "fsync", noting)
+    named: list[str] = []
+    swap = commit.SqlTables.attempt
+
+    def attempt(tables: Any, table: str, base: Base, edit: Edit) -> Any:
+        before = set(synced)
+        done = swap(tables, table, base, edit)
+        named.append(done.location)
+        assert local_path(done.location) in synced - before
+        return done
+
+    monkeypatch.setattr(commit.SqlTables, "attempt", attempt)
+    lake.put_text("my router is broken", customer="acme", id="a")
+    lake.run()
+    assert len(named) >= 6
+    for table in TABLES:
+        loaded = lake._components.catalog.load_table(table.name)
+        current = loaded.current_snapshot()
+        if current is None:
+            continue
+        files = [current.manifest_list, *(each.manifest_path for each in current.manifests(loaded.io))]
+        files += [task.file.file_path for task in loaded.scan().plan_files()]
+        for file in map(local_path, files):
+            assert file in synced, f"{file} was not synced"
+            assert os.path.dirname(file) in synced
+
+
+def files_of(settings: Settings) -> set[str]:
+    return {str(path) for path in (settings.lake / "warehouse").rglob("*") if path.is_file()}
