@@ -101,10 +101,12 @@ def trickle(lake: Lake, stop: threading.Event) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=20_000)
-    wanted = parser.parse_args().commits
+    parser.add_argument("--embed", default="lexical", help="an embedder with short vectors tells what the index takes")
+    options = parser.parse_args()
+    wanted = options.commits
     directory = Path(tempfile.mkdtemp(prefix="headwater-commits-"))
     (directory / "lake").mkdir()
-    (directory / "lake" / FILE_NAME).write_text(SETTINGS)
+    (directory / "lake" / FILE_NAME).write_text(f'{SETTINGS}[models]\nembed = "{options.embed}"\n')
     clockwork, stop = Clockwork(), threading.Event()
     with lakes.init(directory / "lake") as lake:
         stream = threading.Thread(target=lambda: lake.run(once=False, stop=stop))

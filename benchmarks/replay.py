@@ -69,7 +69,8 @@ def phase(lake: Path, work: str) -> Phase:
     calls = corpus.SCRATCH / "calls"
     calls.write_bytes(b"")
     command = [sys.executable, __file__, "--arm", work, str(lake)]
-    environment = {**os.environ, CALLS: str(calls), "PYTHONPATH": _path(), "OMP_NUM_THREADS": "1"}
+    told = {CALLS: str(calls), "HEADWATER_LIMITS_CHILD_VARIABLES": CALLS}
+    environment = {**os.environ, **told, "PYTHONPATH": _path(), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     meter = Meter(process.pid)
     output, _ = process.communicate()

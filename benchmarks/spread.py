@@ -2,9 +2,11 @@
 
 A lake's bronze is filled with chat by Spark itself, then one batch of derive and one of embed take all of it: on the
 stack's cluster, where Spark's tasks carry the rows, and on one machine, where they meet in the driver. Counted are the
-bytes of results that tasks send to the driver (Spark's own event log) and of parts that the driver sends to tasks;
-measured are CPU and peak memory of the driver's Python and of its JVM. Rows are proven equal. The index, which one
-process writes, is left out.
+bytes of results that tasks send to the driver (Spark's own event log) and of parts that the driver sends to tasks, and,
+as the upper bound, all that the driver's JVM and Python read and wrote, jars and its own files among them; measured are
+CPU and peak memory of both. Rows are proven equal.
+Beside them, what passes through the driver by design: bronze, which judges every key there (`--bronze`: the lines come
+from Kafka, in batches of log.batch_events), and the index, which one process writes (`--index`).
 Goals: on the cluster less than 1 % of the batch's bytes through the driver; its CPU and memory flat from a tenth of the
 rows to all of them.
 """
@@ -43,24 +45,34 @@ memory_mb = 2048
 "spark.eventLog.rolling.enabled" = "false"
 "spark.eventLog.compress" = "false"
 "spark.executorEnv.PYTHONPATH" = "{here}"
-"spark.executor.memory" = "2g"
+"spark.executor.memory" = "1g"
+"""
+KAFKA = """[log]
+uri = "{uri}"
 """
 
 
 class Peak:
-    """The peak of this process's own memory and of its JVM's, and the CPU of both."""
+    """The peak of this process's own memory and of its JVM's, the CPU of both, and what they read and wrote."""
 
     def __init__(self) -> None:
         self._own = psutil.Process()
         self._java = next(child for child in self._own.children() if child.name() == "java")
         self.python_mb = self.jvm_mb = 0
         self._begun = self._cpu()
+        self._passed = self._bytes()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _cpu(self) -> tuple[float, float]:
         return sum(self._own.cpu_times()[:2]), sum(self._java.cpu_times()[:2])
+
+    def _bytes(self) -> tuple[int, int]:
+        """By system calls, on sockets and files alike."""
+        counted = (process.io_counters() for process in (self._own, self._java))
+        python, java = (each.read_chars + each.write_chars for each in counted)
+        return python, java
 
     def _watch(self) -> None:
         while not self._done.wait(0.2):
@@ -72,7 +84,9 @@ class Peak:
         self._thread.join()
         python, java = (now - then for now, then in zip(self._cpu(), self._begun, strict=True))
         cpu = {"python_cpu_s": round(python, 1), "jvm_cpu_s": round(java, 1)}
-        return cpu | {"python_mb": self.python_mb, "jvm_mb": self.jvm_mb}
+        passed = [now - then for now, then in zip(self._bytes(), self._passed, strict=True)]
+        memory = {"python_mb": self.python_mb, "jvm_mb": self.jvm_mb}
+        return cpu | memory | {"python_io_bytes": passed[0], "jvm_io_bytes": passed[1]}
 
 
 def fill(writer: Any, count: int) -> None:
@@ -114,7 +128,41 @@ def fill(writer: Any, count: int) -> None:
     writer.publish(EVENTS, made, {"log": {"0": count}}, stage="bronze")
 
 
-def arm(directory: Path, count: int) -> None:
+def bronze_arm(directory: Path, count: int) -> None:
+    """The intake of a stream: its batches, one after the other, as a run brings them in."""
+    import threading
+
+    from headwater import begin
+    from headwater import lake as lakes
+    from headwater.domain.tables import EVENTS
+    from headwater.flow import bronze
+    from headwater.flow.intake import open_intake
+    from headwater.flow.land import text_event
+
+    with lakes.init(directory / "lake") as lake:
+        parts = lake._components
+        at = parts.clock()
+        said = "my parcel is late, and nobody at the " + "desk " * 20
+        for first in range(0, count, 10_000):
+            numbers = range(first, min(count, first + 10_000))
+            parts.log.publish([text_event(f"line {n}: {said}", f"c{n % 50}", f"m{n}", at) for n in numbers])
+        writer = begin.new_writer(parts, None)
+
+        def bring(lines: Any) -> None:
+            bronze.take(writer, lines, log=parts.log, ledger=parts.ledger, clock=parts.clock)
+
+        peak, begun, mark = Peak(), time.monotonic(), results_so_far(directory)
+        open_intake(writer, parts.log, {}, bring, threading.Event()).drain()
+        told = {"wall_s": round(time.monotonic() - begun, 1), **peak.stop(), "sent_bytes": 0}
+        told["result_bytes"] = results_so_far(directory) - mark
+        read = lake.table(EVENTS.name).to_arrow()
+        assert len(read) == count
+        told["batch_bytes"] = read.nbytes
+        told["keys_bytes"] = read.select(["event_id", "object_id", "content_hash"]).nbytes
+    print(json.dumps({"rows": count, "bronze": told}), flush=True)
+
+
+def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater import begin
     from headwater import lake as lakes
     from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES
@@ -122,6 +170,7 @@ def arm(directory: Path, count: int) -> None:
     from headwater.flow.derive.plan import plan_work
     from headwater.flow.derive.stage import derive_next
     from headwater.flow.embed.stage import embed_next
+    from headwater.flow.index import index_next
     from headwater.flow.models.introduce import settle_models
     from headwater.flow.rows import Cut
     from headwater.storage.model_book import read_book
@@ -142,19 +191,24 @@ def arm(directory: Path, count: int) -> None:
         fill(writer, count)
         book, workers = read_book(components.ledger), writer.spark.sparkContext.defaultParallelism
         told: dict[str, Any] = {"rows": count}
-        for stage in ("derive", "embed"):
+        for stage in ("derive", "embed", *(["index"] if index else [])):
             peak, begun, sent[0] = Peak(), time.monotonic(), 0
             mark = results_so_far(directory)
             if stage == "derive":
                 work = plan_work(lake.settings, book, now=components.clock(), share=workers)
                 derived = derive_next(writer, work, Cut(count, 1 << 50), workers)
                 assert derived is not None and derived.events == count
+            elif stage == "index":
+                while index_next(writer, components.ledger, components.index, batch_rows=20_000):
+                    pass
             else:
                 made = embed_next(writer, book.kept("embed"), batch_rows=count, clock=components.clock)
                 while made is not None:  # where rows meet, a batch is smaller
                     made = embed_next(writer, book.kept("embed"), batch_rows=count, clock=components.clock)
             told[stage] = {"wall_s": round(time.monotonic() - begun, 1), **peak.stop(), "sent_bytes": sent[0]}
             told[stage]["result_bytes"] = results_so_far(directory) - mark
+        if index:
+            told["index"]["batch_bytes"] = lake.table(EMBEDDINGS.name).to_arrow().nbytes
         tables = {EVENTS: "derive", MESSAGES: "derive", EMBEDDINGS: "embed"}
         for table, stage in tables.items():
             read = lake.table(table.name).to_arrow()
@@ -189,16 +243,17 @@ def digest(rows: Any, name: str) -> str:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
+def cluster(*more: str) -> Iterator[dict[str, str]]:
+    """Addresses by part."""
     stack = Stack(Path(tempfile.gettempdir()) / f"headwater-bench-spread-{os.getuid()}")
-    stack.up(["spark"], print)
+    stack.up(["spark", *more], print)
     try:
-        yield str(stack.parts()["spark-master"]["url"])
+        yield {name: str(part["url"]) for name, part in stack.parts().items()}
     finally:
         stack.down(purge=True)
 
 
-def run_arm(where: str, count: int, master: str, driver_rows: int) -> dict[str, Any]:
+def run_arm(where: str, count: int, master: str, driver_rows: int, *options: str, log: str = "") -> dict[str, Any]:
     directory = Path(tempfile.mkdtemp(prefix=f"headwater-{where}-"))
     (directory / "lake").mkdir()
     (directory / "events").mkdir()
@@ -209,8 +264,8 @@ def run_arm(where: str, count: int, master: str, driver_rows: int) -> dict[str, 
         events=directory / "events",
         here=HERE,
     )
-    (directory / "lake" / "headwater.toml").write_text(text)
-    command = [sys.executable, __file__, "--arm", str(directory), str(count)]
+    (directory / "lake" / "headwater.toml").write_text((KAFKA.format(uri=log) if log else "") + text)
+    command = [sys.executable, __file__, "--arm", str(directory), str(count), *options]
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -223,33 +278,52 @@ def run_arm(where: str, count: int, master: str, driver_rows: int) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--bronze", action="store_true", help="measure bronze, from Kafka on the cluster, and no more")
+    parser.add_argument("--index", action="store_true", help="measure the index too")
     parser.add_argument("--arm", nargs=2, help="internal: run one arm")
     options = parser.parse_args()
     if options.arm:
-        arm(Path(options.arm[0]), int(options.arm[1]))
+        directory, count = Path(options.arm[0]), int(options.arm[1])
+        bronze_arm(directory, count) if options.bronze else arm(directory, count, index=options.index)
         return
-    with cluster() as master:
+    if options.bronze:
+        with cluster("kafka") as parts:
+            for count in (options.rows // 10, options.rows):
+                log = parts["kafka"].rpartition("/")[0] + f"/bench-{count}"
+                show(f"cluster, {count}", run_arm("bronze", count, parts["spark-master"], 0, "--bronze", log=log))
+        return
+    more = ["--index"] if options.index else []
+    with cluster() as parts:
         found = {
-            "cluster, a tenth": run_arm("cluster", options.rows // 10, master, 0),
-            "cluster": run_arm("cluster", options.rows, master, 0),
+            "cluster, a tenth": run_arm("cluster", options.rows // 10, parts["spark-master"], 0, *more),
+            "cluster": run_arm("cluster", options.rows, parts["spark-master"], 0, *more),
         }
     found["one machine, a tenth"] = run_arm("local", options.rows // 10, "", 0)
     # As before: all rows of a batch meet in the driver. A tenth of them, or it would need all memory that there is.
     found["in the driver, a tenth"] = run_arm("driver", options.rows // 10, "", 1 << 40)
     for name, told in found.items():
-        for stage in ("derive", "embed"):
-            line = told[stage]
-            through = line["result_bytes"] + line["sent_bytes"]
-            print(
-                f"{name:<24}{stage:<8}{told['rows']:>10,} rows{line['wall_s']:>8.1f} s  driver: Python "
-                f"{line['python_cpu_s']:>6.1f} CPU s {line['python_mb']:>5} MB, JVM {line['jvm_cpu_s']:>6.1f} CPU s "
-                f"{line['jvm_mb']:>5} MB, {through / 1e6:>9.2f} MB of {line['batch_bytes'] / 1e6:>8.1f}: "
-                f"{100 * through / line['batch_bytes']:.3f} %"
-            )
+        show(name, told)
     for stage in ("derive", "embed"):
         tenths = {found[name][stage]["digest"] for name in found if "tenth" in name}
         assert len(tenths) == 1, f"{stage}: rows differ between the ways"
     print("rows are equal in all ways; goal: less than 1 % through the driver on the cluster")
+
+
+def show(name: str, told: dict[str, Any]) -> None:
+    for stage in ("bronze", "derive", "embed", "index"):
+        if stage not in told:
+            continue
+        line = told[stage]
+        through = line["result_bytes"] + line["sent_bytes"]
+        print(
+            f"{name:<24}{stage:<8}{told['rows']:>10,} rows{line['wall_s']:>8.1f} s  driver: Python "
+            f"{line['python_cpu_s']:>6.1f} CPU s {line['python_mb']:>5} MB, JVM {line['jvm_cpu_s']:>6.1f} CPU s "
+            f"{line['jvm_mb']:>5} MB; results and parts {through / 1e6:.2f} MB of {line['batch_bytes'] / 1e6:.1f} "
+            f"({100 * through / line['batch_bytes']:.3f} %); all I/O: JVM {line['jvm_io_bytes'] / 1e6:.1f} MB, "
+            f"Python {line['python_io_bytes'] / 1e6:.1f} MB"
+            + (f"; keys and hashes {line['keys_bytes'] / 1e6:.1f} MB" if "keys_bytes" in line else ""),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -127,6 +127,15 @@ def test_a_pointer_may_name_a_stretch_of_an_object(store: RawStore) -> None:
     assert store.get(Pointer(KEY, 3, "audio/wav", hashlib.sha256(b"345").hexdigest(), offset=3)) == b"345"
 
 
+@pytest.mark.parametrize("data", [b"0123456789", LARGE], ids=["small", "large"])
+def test_a_stretch_is_read_without_the_rest_and_ends_where_the_object_ends(store: RawStore, data: bytes) -> None:
+    put_streamed(store, KEY, data)
+    for offset, size in ((0, 4), (3, 4), (3, len(data)), (len(data), 5), (len(data) + 7, 5), (2, 0), (0, len(data))):
+        assert b"".join(store.chunks(KEY, offset, size)) == data[offset : offset + size]
+    with pytest.raises(NotFound):
+        list(store.chunks(KEY + ".not", 3, 4))
+
+
 def test_listing_goes_by_whole_parts_and_tells_sizes(store: RawStore) -> None:
     keys = ["audio/acme/2026-01-31/a.wav", "audio/acme/2026-02-01/b%20c@+=~.wav", "images/acme/2026-01-31/a.png"]
     for number, key in enumerate(keys):

@@ -207,3 +207,38 @@ def test_two_processes_bringing_the_same_entries_make_each_once(settings: Settin
     index = open_index(settings)
     index.set_position(50)
     assert index.count() == 50
+
+
+def _bring_in_turns(settings: Settings, start: Any) -> None:
+    index = open_index(settings)
+    index.prepare()
+    start.wait()
+    for first in range(0, 300, 20):
+        index.upsert(embeddings(20, first=first))
+        index.set_position(first + 20)
+
+
+def _organise(settings: Settings, start: Any) -> None:
+    """At every call, as if the table had grown by half each time."""
+    lance_organise.TAIL_ROWS, lance_organise.TAIL_SHARE = 1, 1 << 30
+    lance_organise.SMALL_FILES, lance_organise.ROWS_PER_SMALL_FILE = 0, 1 << 30
+    index = open_index(settings)
+    index.prepare()
+    start.wait()
+    for _ in range(15):
+        index.optimise()
+
+
+def test_two_who_organise_at_the_same_time_and_one_who_brings_entries_all_end_well(settings: Settings) -> None:
+    open_index(settings).upsert(embeddings(20))
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(3)
+    at_work = [context.Process(target=work, args=(settings, start)) for work in (_bring_in_turns, _organise, _organise)]
+    for process in at_work:
+        process.start()
+    for process in at_work:
+        process.join()
+    assert [process.exitcode for process in at_work] == [0, 0, 0]
+    index = open_index(settings)
+    assert (index.count(), index.position()) == (300, 300)
+    assert index.present([f"c{number}" for number in range(300)]) == {f"c{number}" for number in range(300)}

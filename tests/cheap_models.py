@@ -3,6 +3,7 @@ or else HEADWATER_CALLS."""
 
 import hashlib
 import os
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ def _note(digest: str, calls: str) -> None:
     if path := calls or os.environ.get("HEADWATER_CALLS"):
         with open(path, "a", encoding="ascii") as file:
             file.write(f"{digest}\n")
+    if slow := os.environ.get("HEADWATER_SLOW_SECONDS"):
+        time.sleep(float(slow))
 
 
 class CheapSpeech:
@@ -137,3 +140,48 @@ class CheapClip:
             _note(hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest(), self._calls)
             place = np.array([*item.reshape(-1, 3).mean(axis=0), 0], np.float32)
         return place / max(1.0, float(np.linalg.norm(place)))
+
+
+class StuckReader(CheapReader):
+    """Reads four pictures, and never comes back from the fifth."""
+
+    card: Final = ModelCard("stuck-reader", "1", accepts="picture", produces="text")  # type: ignore[misc]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read = 0
+
+    def _see(self, picture: Picture) -> Said:
+        self._read += 1
+        if self._read > 4:
+            time.sleep(3_600)
+        return super()._see(picture)
+
+
+class HangingSpeech(CheapSpeech):
+    """Hears the first of it, and never answers."""
+
+    card: Final = ModelCard("hanging-speech", "1", accepts="speech", produces="text")  # type: ignore[misc]
+
+    def _hear(self, sound: Sound) -> Said:
+        next(sound.blocks)
+        time.sleep(3_600)
+        raise AssertionError
+
+
+class WaitingSpeech(CheapSpeech):
+    """Of a loud call it says that it is at work, and waits for the file that `sign` names; it asks for all time."""
+
+    card: Final = ModelCard("waiting-speech", "1", accepts="speech", produces="text")  # type: ignore[misc]
+
+    def __init__(self, sign: str, calls: str = "") -> None:
+        super().__init__(calls)
+        self._sign = sign
+
+    def _hear(self, sound: Sound) -> Said:
+        said = super()._hear(sound)
+        if int(said.text.rpartition(" ")[2]) > 5_000:
+            _note("loud at work", self._calls)
+            while not os.path.exists(self._sign):
+                time.sleep(0.05)
+        return said

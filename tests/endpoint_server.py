@@ -21,7 +21,7 @@ import threading
 import time
 import wave
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,11 +41,23 @@ class Trick:
     slow_seconds: float = 0.0
     drip_seconds: float = 0.0
     works: bool = True
+    hangs_up: bool = False
     change: Callable[[dict[str, Any]], Any] | None = None
+    raw: Callable[["Request"], Iterator[bytes]] | None = None
+
+
+def in_pieces(pieces: Callable[["Request"], Iterator[bytes]], seconds: float = 0.0) -> Trick:
+    """What goes over the wire, from the status line on, with so many seconds before each piece."""
+    return Trick(raw=pieces, drip_seconds=seconds, works=False)
 
 
 def fail(status: int, message: str = "out of order") -> Trick:
     return Trick(status, json.dumps({"error": {"message": message}}).encode(), works=False)
+
+
+def hang_up() -> Trick:
+    """The connection ends without a word, as when a server dies of what it was sent."""
+    return Trick(hangs_up=True, works=False)
 
 
 def throttle(retry_after: float | str) -> Trick:
@@ -205,13 +217,25 @@ def _handler(owner: EndpointServer) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             content = _form(self.headers.get("Content-Type", ""), body)
             key, authorization = self.headers.get("Idempotency-Key", ""), self.headers.get("Authorization", "")
-            self._say(*owner.answer(Request(self.path, key, authorization, at, content)))
+            request = Request(self.path, key, authorization, at, content)
+            trick, answer = owner.answer(request)
+            if trick.raw is None:
+                self._say(trick, answer)
+                return
+            self.close_connection = True
+            for piece in trick.raw(request):
+                time.sleep(trick.drip_seconds)
+                self.wfile.write(piece)
 
         def do_GET(self) -> None:
             seen = {"requests": len(owner.requests), "keys": owner.keys, "work": sum(owner.work.values())}
             self._say(Trick(), json.dumps(seen).encode())
 
         def _say(self, trick: Trick, body: bytes) -> None:
+            if trick.hangs_up:
+                self.close_connection = True
+                self.connection.shutdown(2)
+                return
             self.send_response(trick.status)
             headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **trick.headers}
             for name, value in headers.items():

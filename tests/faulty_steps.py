@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import DataFault, Unavailable
+from headwater.flow.models.waiting import waiting
 
 
 def fine(source: Any, models: Any) -> dict[str, Any]:
@@ -43,9 +44,50 @@ def hang(source: Any, models: Any) -> dict[str, Any]:
 
 
 def long_media(source: Any, models: Any) -> dict[str, Any]:
-    source.allow_media(2_000)
+    source.allow(2.0)
     time.sleep(1.5)
     return {"heard": True}
+
+
+def never_enough(source: Any, models: Any) -> dict[str, Any]:
+    """Claims more and more, as a file without end would."""
+    while True:
+        source.allow(1_000.0)
+        time.sleep(0.1)
+
+
+def reads_and_hangs(source: Any, models: Any) -> dict[str, Any]:
+    for page in range(1, 4):
+        source.keep(lambda page=page: {"pages": page})
+        time.sleep(0.25)
+    time.sleep(600)
+    return {}
+
+
+def reads_and_crashes(source: Any, models: Any) -> dict[str, Any]:
+    source.keep(lambda: {"pages": 1})
+    return crash(source, models)
+
+
+def on_the_phone(source: Any, models: Any) -> dict[str, Any]:
+    """Waits for another machine, longer than a batch has patience."""
+    source.allow(5.0)
+    with waiting():
+        time.sleep(2.5)
+    return {"called": True}
+
+
+def slowly(source: Any, models: Any) -> dict[str, Any]:
+    """Takes its time, and writes a line each time that it is begun into the file that the source names."""
+    source.allow(10.0)
+    with Path(source.content.decode()).open("a") as file:
+        file.write("begun\n")
+    time.sleep(2.5)
+    return {"slowly": True}
+
+
+def variables(source: Any, models: Any) -> dict[str, Any]:
+    return {"variables": dict(os.environ)}
 
 
 def greedy(source: Any, models: Any) -> dict[str, Any]:

@@ -10,15 +10,19 @@ from typing import Any
 import pyarrow as pa
 from PIL import Image
 
-from headwater.domain.tables import TABLES
+from headwater.domain.tables import EVENTS, TABLES
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.directory_log import DirectoryLog
+from headwater.storage.peek import peek_progress
 
 CHEAP = """\
 [models]
 transcribe = "cheap_models:CheapSpeech"
 caption = "cheap_models:CheapReader"
+
+[limits]
+child_variables = "HEADWATER_CALLS"
 """
 # What may differ between two runs over the same events: when, and in which order rows were committed.
 _INCIDENTAL = {"seq", "event_seq", "bronze_at", "derived_at", "quarantined_at", "model_seconds"}
@@ -68,3 +72,12 @@ def contents(lake: Lake) -> Mapping[str, list[dict[str, Any]]]:
 def _rows(table: pa.Table, key: tuple[str, ...]) -> list[dict[str, Any]]:
     kept = table.select([name for name in table.column_names if name not in _INCIDENTAL])
     return sorted(kept.to_pylist(), key=lambda row: [str(row[name]) for name in key])
+
+
+def check_raw_is_counted(lake: Lake) -> None:
+    """Bronze counts the raw objects with its rows: what `status` tells from that is what its rows say."""
+    counted = peek_progress(lake.settings, EVENTS).raw
+    rows = lake.table("events").to_arrow().to_pylist()
+    objects = [row["pointer"]["size"] for row in rows if row["first_of_object"] and row["modality"] != "chat"]
+    assert counted == {"rows": len(rows), "objects": len(objects), "bytes": sum(objects)}
+    assert lake.status()["raw"] == {"objects": len(objects), "bytes": sum(objects)}

@@ -2,18 +2,27 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Record
 
 from headwater.domain import tables
 
 NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_EPOCH: Final = date(1970, 1, 1)
 _BY_TYPE: Final[Mapping[pa.DataType, Any]] = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): True}
 
 
@@ -38,12 +47,40 @@ def _default(field: pa.Field) -> Any:
 
 
 def append(table: IcebergTable, given: pa.Table, day: str = "occurred_at") -> None:
-    """One commit, one file a day. By hand, since PyIceberg computes days only with an extension that we do not ship."""
+    """One commit, one file a day, on a disk or on S3, as the flow would write them: with Iceberg's field numbers."""
     days = pc.cast(given[day], pa.date32())
-    paths = []
-    for value in pc.unique(days).to_pylist():
-        path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4().hex}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(given.filter(pc.equal(days, pa.scalar(value, pa.date32()))), path, compression="zstd")
-        paths.append(f"file://{path}")
-    table.add_files(paths)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as commit:
+        for value in pc.unique(days).to_pylist():
+            rows_of_day = given.filter(pc.equal(days, pa.scalar(value, pa.date32())))
+            commit.append_data_file(data_file(table, rows_of_day, value))
+
+
+def data_file(table: IcebergTable, given: pa.Table, day: date) -> DataFile:
+    """Written, and not yet of the table."""
+    location = f"{table.location()}/data/{uuid.uuid4().hex}.parquet"
+    schema = schema_to_pyarrow(table.schema())
+    numbered = pa.schema([schema.field(name) for name in given.column_names])
+    with table.io.new_output(location).create() as stream:
+        pq.write_table(given.cast(numbered), stream, compression="zstd", store_schema=False)
+    written = table.io.new_input(location)
+    with written.open() as stream:
+        footer = pq.read_metadata(stream)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(table.schema(), table.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(table.schema()),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA, file_path=location, file_format=FileFormat.PARQUET,
+        partition=Record((day - _EPOCH).days),
+        file_size_in_bytes=len(written), sort_order_id=None, spec_id=0, equality_ids=None, key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )  # fmt: skip
+
+
+def take_in(table: IcebergTable, given: pa.Table) -> None:
+    """A file that somebody else wrote, without numbers: its columns are found by the table's name mapping."""
+    path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4().hex}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(given, path, compression="zstd")
+    table.add_files([f"file://{path}"])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from calling import answer
 from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, small_lake
+from waiting import wait_until
 
 from headwater.cli.main import COMMANDS, main
 from headwater.demo import tour
@@ -63,7 +63,7 @@ def test_trace_has_the_pinned_shape(call: Any, lake: Path) -> None:
 
 def test_status_has_the_pinned_shape(call: Any, lake: Path) -> None:
     found = call("status", "--lake", lake, "--json").json
-    assert set(found) == {"tables", "log", "raw", "duplicates", "quarantined", "index"}
+    assert set(found) == {"tables", "log", "raw", "duplicates", "quarantined", "dismissed", "index"}
     assert all(set(row) == {"name", "rows", "files", "median_file_bytes", "snapshots"} for row in found["tables"])
     assert (set(found["log"]), set(found["raw"])) == ({"lag", "lost"}, {"objects", "bytes"})
     assert found["index"] == {"entries": 3, "stale_by": 0}
@@ -288,7 +288,10 @@ def test_a_reader_that_went_away_is_no_error(lake: Path) -> None:
 def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
     line = [*PROGRAM, "--lake", str(empty), "put", "-", "--customer", "acme"]
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)  # it waits for stdin by then
+    assert process.stdin is not None
+    process.stdin.write("hello\n")
+    process.stdin.flush()
+    wait_until(lambda: list((empty / "log").glob("*.jsonl")) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "Interrupted.\n")
@@ -300,11 +303,13 @@ def test_the_first_signal_asks_and_the_second_ends() -> None:
     for script, signals, ends in ((patient, [signal.SIGTERM], 0), (deaf, [signal.SIGINT, signal.SIGINT], 130)):
         process = subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        for number in signals:
+        assert process.stderr is not None
+        process.send_signal(signals[0])
+        assert process.stderr.readline() == b"\n" and b"Stopping after the work" in process.stderr.readline()
+        for number in signals[1:]:
             process.send_signal(number)
-            time.sleep(0.3)
-        _, err = process.communicate(timeout=30)
-        assert process.returncode == ends and b"Stopping after the work under way" in err
+        process.communicate(timeout=30)
+        assert process.returncode == ends
 
 
 def test_without_java_the_demo_says_so_at_once(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from headwater import lake as lakes
 from headwater.clock import utc_now
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, MESSAGES, METADATA, TABLES
-from headwater.errors import Conflict, OutcomeUnknown
+from headwater.errors import Conflict, OutcomeUnknown, Unavailable
 from headwater.lake import Lake
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
@@ -67,6 +67,21 @@ def test_an_outcome_that_nobody_tells_is_unknown_and_found_out_by_who_reads(
     assert unknown.value.exit_code == 7
     assert before <= files_of(made)
     assert peek_progress(made, METADATA).seq_of(EVENTS.name) == 7, "it had landed"
+
+
+def test_a_catalog_that_falls_silent_before_a_second_try_leaves_the_outcome_unknown(made: Settings) -> None:
+    """The first try may still be on its way: nobody may say that nothing was written."""
+    committer, _ = losing_committer(made, "refused")
+    tries = iter([None, Unavailable("The warehouse does not answer.")])
+
+    def propose() -> tuple[Base, Edit] | None:
+        if (trouble := next(tries)) is not None:
+            raise trouble
+        base = committer.tables.base(METADATA.name)
+        return base, edit_for(base.metadata, base.progress.advanced({EVENTS.name: 7}, rows=0), None)
+
+    with pytest.raises(OutcomeUnknown, match="warehouse does not answer"):
+        committer.commit(METADATA.name, propose)
 
 
 def then(call: Any, after: Any) -> Any:
@@ -154,7 +169,10 @@ def test_a_ledger_that_counts_anew_is_raised_above_what_the_tables_have_seen(lak
 
 def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> None:
     ledger = lake._components.ledger
-    with holding(ledger, "run", "one", utc_now, lambda: None) as held:
+    with (
+        pytest.raises(Conflict, match="lost to another process"),  # whoever ends without noticing is told at the end
+        holding(ledger, "run", "one", utc_now, lambda: None) as held,
+    ):
         mine = held.ledger
         mine.set_fact("colour", "blue")
         ledger.release(held.lease)
@@ -167,7 +185,9 @@ def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> Non
         ):
             with pytest.raises(Conflict, match="lost to another process"):
                 call()
-    assert ledger.fact("colour") == "blue"
+        assert ledger.fact("colour") == "blue"
+        ended = True
+    assert ended
 
 
 def test_what_the_catalog_names_was_synced_before(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ def disturb_and_compare(tmp_path: Path, kills: Sequence[str], *, surely: bool = 
         found, expected = rounds.contents(one), rounds.contents(other)
         for name in expected:
             assert found[name] == expected[name], name
+        rounds.check_raw_is_counted(one)
         assert one.status()["duplicates"] == other.status()["duplicates"] == len(kills)
         entries = {"entries": len(expected["silver.embeddings"]), "stale_by": 0}
         assert one.status()["index"] == other.status()["index"] == entries

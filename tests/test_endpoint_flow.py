@@ -177,6 +177,25 @@ def test_texts_wait_for_an_embedder_that_is_down_and_a_useless_vector_costs_one_
         assert len(server.requests) - asked == 1
 
 
+def test_a_text_that_the_embedder_cannot_bear_is_set_aside_and_the_others_go_on(
+    engine: None, server: EndpointServer, tmp_path: Path
+) -> None:
+    with open_lake(tmp_path / "lake", server, embed="meaning") as lake:
+        for number in range(6):
+            lake.put_text(f"message number {number} about a refund", customer="acme", id=f"m{number}")
+        server.when(lambda request: "number 3" in str(request.content), fail(500))
+        lake.run()
+        assert lake.pending().embed == 0
+        assert lake.table("embeddings").to_arrow().num_rows == 5
+        (held,) = lake.quarantine()["rows"]
+        assert (held["event_id"], held["step"], held["reason"]) == ("m3", "embed", "CRASHED")
+        assert "answers other texts" in held["detail"]
+
+        server.forget_rules()
+        assert lake.retry().recovered == 1
+        assert lake.table("embeddings").to_arrow().num_rows == 6
+
+
 def _not_a_number(answer: dict[str, object]) -> dict[str, object]:
     data = answer["data"]
     assert isinstance(data, list)

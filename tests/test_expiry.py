@@ -139,6 +139,18 @@ def test_files_that_a_compaction_replaced_go_with_the_last_snapshot_that_had_the
     assert lake.spark.table("lake.silver.messages").count() == 6
 
 
+def test_a_commit_that_landed_is_no_failure_where_old_files_cannot_be_looked_into(lake: Lake) -> None:
+    writer = TableWriter(lake.spark, lake.settings)
+    for number in range(3):
+        add(writer, number)
+    first = writer._committer.tables.base(MESSAGES.name).metadata["snapshots"][0]
+    Path(local_path(first["manifest-list"])).write_bytes(b"no Avro")
+    expire = Committer(lake.settings, lambda: NOW)
+    assert expire.expire(MESSAGES.name, Keep(hours=1, age=True)) == 2
+    assert len(snapshot_ids(expire.tables.base(MESSAGES.name).metadata)) == 1
+    assert lake.spark.table("lake.silver.messages").count() == 3
+
+
 @given(
     st.lists(st.floats(0, 500, allow_nan=False), min_size=1, max_size=80),
     st.sets(st.integers(1, 80)),

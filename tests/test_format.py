@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import rounds
+from behaviour_ledger import make_old_claims
 from lakes import small_lake
 
 from headwater import lake as lakes
@@ -116,6 +117,7 @@ def test_a_lake_from_before_stamps_is_upgraded_and_can_be_rolled_back_from_then_
         catalog = lake._components.catalog
         with catalog.load_table(QUARANTINE.name).update_schema(allow_incompatible_changes=True) as update:
             update.delete_column("event_seq")
+        make_old_claims(lake._components.ledger, [("event", "seen-before", "h", 0, 1)])
         lake._components.ledger.set_fact("format", "2")
     for _ in range(2):
         assert main(["--lake", str(directory), "upgrade"]) == 0
@@ -123,6 +125,7 @@ def test_a_lake_from_before_stamps_is_upgraded_and_can_be_rolled_back_from_then_
     assert main(["--lake", str(directory), "upgrade"]) == 0
     with lakes.open(directory) as lake:
         assert rounds.contents(lake) == before
+        assert lake._components.ledger.claim_first("event", [("seen-before", "h", 0, 9)])["seen-before"] == ("h", 0, 1)
         for table in TABLES:
             loaded = lake._components.reader.load_table(table.name)
             stamps = [snapshot for snapshot in loaded.snapshots() if _stamp(snapshot.summary)]

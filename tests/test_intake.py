@@ -1,5 +1,6 @@
 """How an embedded log comes into bronze while a run goes on: losses are told, and failures passed on."""
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater import lake as lakes
 from headwater.begin import new_run, recorded
+from headwater.cli.main import main
 from headwater.clock import parse_time, utc_now
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
@@ -57,6 +59,33 @@ def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None
     ]
     assert entry.done["lost"] == 2
     assert sorted(lake.table("events").to_arrow()["event_id"].to_pylist()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_lines_that_are_refused_are_told_like_any_other_quarantine(
+    lake: Lake, capsys: pytest.CaptureFixture[str], sound: bool
+) -> None:
+    """In the summary, its JSON, the journal and the log of events; also where nothing else is new."""
+    log = lake._components.log
+    assert isinstance(log, DirectoryLog)
+    log.publish_raw([f"no event {number}" for number in range(500)])
+    if sound:
+        say(lake, "a", "a")
+        lake.put_text("other words", customer="acme", id="a", at=AT)  # a conflict, the other kind that is refused
+    refused = 500 + sound
+    assert main(["run", "--once", "--lake", str(lake.settings.lake), *(["--json"] if sound else [])]) == 0
+    shown = capsys.readouterr()
+    if sound:
+        assert json.loads(shown.out)["done"]["quarantine"] == refused
+    else:
+        assert "quarantine 500" in shown.out and "nothing new" not in shown.out
+        assert "headwater quarantine" in shown.out
+    (journal,) = lake._components.ledger.runs(10)
+    assert journal.detail["done"]["quarantine"] == refused
+    lines = map(json.loads, (lake.settings.lake / "logs" / "headwater.jsonl").read_text().splitlines())
+    (grew,) = [line for line in lines if line["event"] == "quarantine.grew"]
+    assert (grew["level"], grew["stage"], grew["rows"]) == ("warning", "bronze", refused)
+    assert lake.status()["quarantined"] == refused
 
 
 @pytest.fixture

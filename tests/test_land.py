@@ -246,7 +246,7 @@ def test_directories_and_globs_are_expanded_without_what_is_hidden(inbox: Path) 
         _file(inbox, name)
 
     def names(*patterns: str | Path) -> list[str]:
-        return [str(path.relative_to(inbox)) for path in expand(patterns)]
+        return [str(source.path.relative_to(inbox)) for source in expand(patterns)]
 
     assert names(inbox) == ["[e].wav", "a.wav", "b.png", "deep/er/d.wav"]
     assert names(f"{inbox}/*.wav") == ["[e].wav", "a.wav"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.domain.line import NAME_BYTES_MAX, PAYLOAD_LETTERS, read_line, unsound_line
+from headwater.errors import InvalidRequest
 from headwater.flow.land import text_event
 
 PLACE = {"path": "chat/c/e", "offset": 0, "size": 5, "content_type": "text/plain", "checksum": "a" * 64}
@@ -70,6 +71,7 @@ def test_what_later_stages_could_not_use_is_no_event(change: dict[str, Any]) -> 
     value = json.dumps({**EVENT, **change})
     line = read_line(value)
     assert (line.sound, line.content_hash, line.checksum, line.payload) == (False, None, None, value)
+    assert line.reason == "BAD_EVENT"
     assert line.customer == {**EVENT, **change}["customer"]
 
 
@@ -112,6 +114,59 @@ def test_an_event_is_read_as_it_was_written(text: str, at: datetime) -> None:
     assert (line.sound, line.event_id, line.customer, line.text) == (True, "e", "c", event.text)
     assert (line.path, line.size, line.checksum) == (event.object_id, event.pointer.size, event.pointer.checksum)
     assert line.occurred_at == event.occurred_at
+
+
+@pytest.mark.parametrize(
+    ("customer", "path"),
+    [
+        ("acme", "audio/acme/2026-03-01/a.wav"),
+        ("acme", "calls/acme/a.wav"),
+        ("acme", "chat/acme/a%2Fb"),
+        ("a b", "audio/a%20b/2026-03-01/a.wav"),
+        ("a b", "audio/a b/2026-03-01/a.wav"),
+        ("a%20b", "audio/a%2520b/2026-03-01/a.wav"),
+        ("a/b", "chat/a%2Fb/m1"),
+        ("müller@köln+=~", "chat/m%C3%BCller@k%C3%B6ln+=~/m1"),
+        (5, "chat/5/m1"),
+    ],
+)
+def test_the_second_part_of_a_path_says_whose_it_is_however_it_is_spelled(customer: Any, path: str) -> None:
+    line = read_line(json.dumps({**EVENT, "customer": customer, "pointer": {**PLACE, "path": path}}))
+    assert (line.sound, line.customer, line.reason) == (True, str(customer), None)
+
+
+@pytest.mark.parametrize(
+    ("customer", "path"),
+    [
+        ("thief", "audio/acme/2026-03-01/a.wav"),
+        ("thief", "chat/acme/m1"),
+        ("Acme", "audio/acme/2026-03-01/a.wav"),
+        ("a%20b", "audio/a%20b/2026-03-01/a.wav"),
+        ("a+b", "audio/a%20b/2026-03-01/a.wav"),
+        ("acme", "audio/acme%2F..%2Fvictim/a.wav"),
+        ("acme", "audio/ acme/a.wav"),
+        ("acme", "acme/a.wav"),
+        ("acme", "audio/acme"),
+        ("acme", "audio/acme/"),
+        ("acme", "acme"),
+        ("acme", "/audio/acme/a.wav"),
+        ("audio", "/audio/acme/a.wav"[1:]),
+    ],
+)
+def test_an_event_about_somebody_elses_path_is_refused_with_a_reason_of_its_own(customer: str, path: str) -> None:
+    value = json.dumps({**EVENT, "customer": customer, "pointer": {**PLACE, "path": path}})
+    line = read_line(value)
+    assert (line.sound, line.reason, line.customer, line.path) == (False, "WRONG_CUSTOMER", customer, path)
+    assert line.payload == value
+
+
+@given(customer=st.text(min_size=1), event_id=st.text(min_size=1))
+def test_what_we_store_for_a_customer_is_that_customers(customer: str, event_id: str) -> None:
+    try:
+        event = text_event("hello", customer, event_id, datetime(2026, 3, 1, tzinfo=UTC))
+    except InvalidRequest:
+        return
+    assert read_line(event.to_json()).sound
 
 
 LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()

@@ -1,9 +1,9 @@
 """The pointer log in a directory: dense segments, and nothing unread is ever expired."""
 
 import json
+import os
 import resource
 import shutil
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -148,10 +148,9 @@ def test_writers_killed_at_a_segment_leave_a_sound_log_with_all_that_was_acknowl
     fated = [start_writer(log_uri, number, 50, HEADWATER_FAULT=f"log.written:{1 + number * 7}") for number in range(3)]
     hit = start_writer(log_uri, 3, 100_000)
     assert hit.stdout is not None
-    first = hit.stdout.readline().strip()
-    time.sleep(0.3)
+    some = {hit.stdout.readline().strip() for _ in range(20)}
     hit.kill()
-    acknowledged = {first, *hit.communicate(timeout=60)[0].split()}
+    acknowledged = some | {*hit.communicate(timeout=60)[0].split()}
     for writer in fated:
         acknowledged |= set(writer.communicate(timeout=60)[0].split())
         assert writer.returncode == -9
@@ -162,17 +161,19 @@ def test_writers_killed_at_a_segment_leave_a_sound_log_with_all_that_was_acknowl
     assert [path for path in directory_log.directory.glob("*") if path.name.endswith(".tmp")] == []
 
 
-def test_publishing_does_not_slow_down_as_segments_pile_up(directory_log: DirectoryLog) -> None:
+def test_publishing_does_not_slow_down_as_segments_pile_up(
+    directory_log: DirectoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it does, not by the clock of a busy machine: it lists nothing."""
     directory_log.publish([event(0)])
     for base in range(1, 20_000):
         (directory_log.directory / f"{base:020d}-000001.jsonl").touch()
     (directory_log.directory / ".next").unlink()
     directory_log.publish([event(20_000)])
-    begun = time.perf_counter()
-    for number in range(20):
+    monkeypatch.setattr(os, "listdir", lambda _: pytest.fail("the directory was listed"))
+    for number in range(200):
         directory_log.publish([event(number)])
-    assert (time.perf_counter() - begun) / 20 < 0.05
-    assert directory_log.end() == {0: 20_021}
+    assert directory_log.end() == {0: 20_201}
 
 
 def test_lines_of_every_kind_are_read_in_batches_from_an_offset_on(tmp_path: Path) -> None:

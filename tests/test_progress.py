@@ -16,11 +16,11 @@ def noted(progress: Progress, snapshot: int) -> dict[str, str]:
 
 
 def test_a_progress_survives_its_properties() -> None:
-    full = Progress(7, LOG, 2, 3, {"log": {"0": 9}}, 4, {"embed/ab": 2}, 11)
+    full = Progress(7, LOG, 2, 3, {"log": {"0": 9}}, 4, {"embed/ab": 2}, 11, {"rows": 7, "objects": 3})
     assert Progress.from_properties(full.to_properties()) == full
     assert Progress.from_properties(Progress().to_properties()) == Progress()
     assert set(full.cleared()) == set()
-    assert len(Progress().cleared()) == 5
+    assert len(Progress().cleared()) == 6
 
 
 def test_what_others_put_on_top_changes_nothing() -> None:

@@ -22,9 +22,9 @@ def test_the_package_exports_four_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "close", "get", "maintain", "metrics", "models", "pending", "plan_maintenance", "plan_rescan", "put",
-        "put_text", "quarantine", "rescan", "retry", "run", "search", "settings", "spark", "sql", "status", "table",
-        "trace",
+        "close", "dismiss", "get", "maintain", "metrics", "models", "pending", "plan_dismissal", "plan_maintenance",
+        "plan_rescan", "put", "put_text", "quarantine", "rescan", "retry", "run", "search", "settings", "spark", "sql",
+        "status", "table", "trace",
     }  # fmt: skip
     assert public(Models) == {"activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire"}
     assert public(TableReader) == {"to_arrow", "to_duckdb", "to_pandas", "to_spark"}

@@ -55,10 +55,13 @@ def test_an_s3_server_that_does_not_answer_is_unavailable(tmp_path: Path, monkey
 
 def test_a_local_object_is_read_only_and_decoders_can_open_it(directory: DirectoryRawStore) -> None:
     put_small(directory, KEY, b"abc")
-    path = directory.local_path(KEY)
-    assert path is not None
-    assert path.read_bytes() == b"abc"
-    assert path.stat().st_mode & 0o222 == 0
+    file = directory.open_local(KEY)
+    assert file is not None
+    with file:
+        (directory.root / KEY).unlink()
+        path = Path(f"/proc/self/fd/{file.fileno()}")
+        assert path.read_bytes() == b"abc", "whatever its name stands for by now"
+        assert path.stat().st_mode & 0o222 == 0
 
 
 @pytest.mark.parametrize("damage", [b"abX", b"ab", b""])

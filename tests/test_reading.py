@@ -5,10 +5,14 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from sample_rows import NOON, append, rows
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import LongType, StringType
+from sample_rows import NOON, append, rows, take_in
 
 from headwater import settings as settings_module
 from headwater.domain import tables
@@ -16,7 +20,11 @@ from headwater.errors import InvalidRequest, NotFound
 from headwater.settings import Settings
 from headwater.storage import catalog as catalogs
 from headwater.storage import reading
+from headwater.storage.table_evolution import add_columns
 from headwater.storage.where import Between
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -65,13 +73,105 @@ def test_the_reader_and_the_catalog_see_the_same_rows(settings: Settings, reader
         assert ours == theirs
 
 
-def test_a_column_added_later_is_read_in_old_and_new_files(settings: Settings, reader: catalogs.Tables) -> None:
-    from pyiceberg.types import StringType
-
-    with catalogs.load(catalogs.open_catalog(settings), "messages").update_schema() as update:
+def test_columns_that_came_went_and_changed_are_read_in_old_and_new_files(
+    settings: Settings, reader: catalogs.Tables
+) -> None:
+    messages = catalogs.load(catalogs.open_catalog(settings), "messages")
+    with messages.update_schema() as update:
         update.add_column("mood", StringType())
-    assert reading.scan(reader, "messages", ["seq", "mood"])["mood"].to_pylist() == [None] * 6
-    assert reading.run_sql(reader, "select count(*) as n, count(mood) as m from messages")["rows"] == [{"n": 6, "m": 0}]
+        update.add_column(("pointer", "tier"), StringType())
+        update.rename_column("text", "words")
+        update.rename_column(("pointer", "checksum"), "digest")
+        update.move_first(("pointer", "size"))
+        update.update_column("attempts", LongType())
+    with messages.update_schema() as update:
+        update.delete_column("language")
+    with messages.update_schema() as update:
+        update.add_column("language", StringType())  # of the same name, and another column
+    late = {"object_id": "chat/acme/9", "customer": "acme", "model": "inline", "segments": [], "attempts": 7}
+    given = rows(tables.MESSAGES, [late], first_seq=6).rename_columns(
+        ["words" if name == "text" else name for name in tables.MESSAGES.schema.names]
+    )
+    append(messages.refresh(), given.drop_columns(["pointer", "segments"]).append_column(*_pointer(messages)))
+    told = {"words": None, "mood": None, "language": None, "attempts": 7, "path": "p", "tier": "hot", "digest": "c"}
+    query = "select words, mood, language, attempts, pointer.path, pointer.tier, pointer.digest from messages"
+    new, *old = reading.run_sql(reader, f"{query} order by seq desc")["rows"]
+    assert new == told
+    assert {row["digest"] for row in old} == {"ab" * 32}
+    assert [row["words"] for row in old] == [f"{who} says {day}" for day in (2, 1, 0) for who in ("o'neil", "acme")]
+    assert {(row["mood"], row["language"], row["tier"]) for row in old} == {(None, None, None)}
+    assert reading.scan(reader, "messages", ["seq", "mood"], {"seq": 6})["mood"].to_pylist() == [None]
+    assert_equal_to_pyiceberg(settings, reader)
+
+
+def _pointer(messages: IcebergTable) -> tuple[pa.Field, pa.Array]:
+    field = schema_to_pyarrow(messages.refresh().schema()).field("pointer")
+    pointer = {"path": "p", "offset": 0, "size": 1, "content_type": "t", "digest": "c", "tier": "hot"}
+    return field, pa.array([pointer], field.type)
+
+
+def assert_equal_to_pyiceberg(settings: Settings, reader: catalogs.Tables) -> None:
+    by_reader = reading.scan(reader, "messages").sort_by("seq")
+    by_pyiceberg = catalogs.load(catalogs.open_catalog(settings), "messages").scan().to_arrow().sort_by("seq")
+    assert by_reader.column_names == by_pyiceberg.column_names
+    for ours, theirs in zip(by_reader.to_pylist(), by_pyiceberg.to_pylist(), strict=True):
+        assert ours == theirs
+
+
+def test_files_that_others_wrote_are_read_by_their_names(settings: Settings, reader: catalogs.Tables) -> None:
+    messages = catalogs.load(catalogs.open_catalog(settings), "messages")
+    given = {"object_id": "chat/acme/7", "customer": "acme", "text": "taken in", "model": "inline", "segments": []}
+    taken = rows(tables.MESSAGES, [given], first_seq=6)
+    take_in(messages, taken.drop_columns(["tokens"]))
+    with messages.update_schema() as update:
+        update.add_column("mood", StringType())
+    query = "select text, tokens, mood from messages where object_id = 'chat/acme/7'"
+    assert reading.run_sql(reader, query)["rows"] == [{"text": "taken in", "tokens": None, "mood": None}]
+    assert reading.run_sql(reader, "select count(*) as n from messages")["rows"] == [{"n": 7}]
+    assert_equal_to_pyiceberg(settings, reader)
+
+
+def test_what_the_engine_would_misread_is_read_by_pyiceberg(settings: Settings, reader: catalogs.Tables) -> None:
+    """Files without numbers, and a name that meant another column when they were taken in."""
+    messages = catalogs.load(catalogs.open_catalog(settings), "messages")
+    given = {"object_id": "chat/acme/7", "customer": "acme", "text": "taken in", "model": "inline", "segments": []}
+    take_in(messages, rows(tables.MESSAGES, [given], first_seq=6))
+    with messages.update_schema() as update:
+        update.rename_column("text", "words")
+    with messages.update_schema() as update:
+        update.add_column("text", StringType())
+    query = "select text, words from messages where seq in (0, 6) order by seq"
+    # By its name, what was taken in is of the new column; by their numbers, the others are of the old one.
+    told = [{"text": None, "words": "acme says 0"}, {"text": "taken in", "words": None}]
+    assert reading.run_sql(reader, query)["rows"] == told
+    assert_equal_to_pyiceberg(settings, reader)
+
+
+def test_rows_that_a_delete_file_names_are_left_out(spark: "SparkSession", settings: Settings) -> None:
+    reader = catalogs.open_reader(settings)
+    spark.sql("alter table lake.silver.messages set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    for where in ("customer = 'acme' and seq < 4", "seq = 5"):
+        spark.sql(f"delete from lake.silver.messages where {where}")
+    loaded = catalogs.load(reader, "messages")
+    assert any(task.delete_files for task in reading.plan(loaded, {})), "nothing was merged on read"
+    assert sorted(reading.scan(reader, "messages")["seq"].to_pylist()) == [1, 3, 4]
+    query = "select customer, count(*) as n from messages where seq > 0 group by 1 order by 1"
+    assert reading.run_sql(reader, query)["rows"] == [{"customer": "acme", "n": 1}, {"customer": "o'neil", "n": 2}]
+    assert_equal_to_pyiceberg(settings, reader)
+
+
+@pytest.mark.parametrize("changed", ["upgraded", "deleted from"])
+def test_a_table_that_was_changed_is_still_read_quickly(
+    request: pytest.FixtureRequest, settings: Settings, changed: str
+) -> None:
+    """That is, by the engine, which reads what it needs; PyIceberg's own reader would load Arrow's data sets."""
+    if changed == "upgraded":
+        add_columns(catalogs.open_catalog(settings), "silver.messages", [pa.field("mood", pa.string())])
+    else:
+        spark = request.getfixturevalue("spark")
+        spark.sql("alter table lake.silver.messages set tblproperties ('write.delete.mode' = 'merge-on-read')")
+        spark.sql("delete from lake.silver.messages where seq = 3")
+    assert modules_after_reading(settings, "pyarrow.dataset", "pyiceberg.io.pyarrow") == "[]"
 
 
 def test_sql_answers_with_columns_and_plain_rows(reader: catalogs.Tables) -> None:
@@ -134,12 +234,17 @@ def test_sql_only_reads_and_only_the_tables(reader: catalogs.Tables, tmp_path: P
 
 
 def test_reading_loads_neither_a_jvm_nor_pandas_nor_sqlalchemy(settings: Settings) -> None:
+    assert modules_after_reading(settings, "pyspark", "py4j", "pandas", "sqlalchemy") == "[]"
+
+
+def modules_after_reading(settings: Settings, *names: str) -> str:
+    """Which of these were loaded by reading the table in both ways."""
     code = (
         "import sys; from pathlib import Path; from headwater import settings;"
         "from headwater.storage import catalog, reading;"
         f"reader = catalog.open_reader(settings.resolve(Path({str(settings.lake)!r}), {{}}, {{}}, {{}}));"
         "reading.scan(reader, 'messages'); reading.run_sql(reader, 'select count(*) from messages');"
-        "print([name for name in ('pyspark', 'py4j', 'pandas', 'sqlalchemy') if name in sys.modules])"
+        f"print([name for name in {names!r} if name in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    return answer.stdout.strip()

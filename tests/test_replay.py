@@ -9,15 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import rounds
+from sample_rows import append, rows
 
 from headwater import lake as lakes
 from headwater.domain.model_book import State
+from headwater.domain.tables import QUARANTINE
 from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.flow.derive.stage import WHOLE_OBJECT, held_objects
 from headwater.lake import Lake
 from headwater.models import Budget
 from headwater.settings import FILE_NAME
+from headwater.storage.local_path import local_path
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SPEECH, LOUDER, DEAF = "speech", "louder", "deaf"
@@ -319,3 +324,34 @@ def _rows_of(lake: Lake, model: str) -> list[dict[str, Any]]:
     rows = lake.table("transcripts", all_models=True).to_arrow().to_pylist()
     kept = [{k: v for k, v in row.items() if k not in {"seq", "derived_at"}} for row in rows if row["model"] == model]
     return sorted(kept, key=lambda row: str(row["object_id"]))
+
+
+def test_a_replay_reads_of_quarantine_only_the_files_of_its_events(lake: Lake) -> None:
+    """The others are taken away, so that who reads them fails."""
+    table = lake._components.catalog.load_table(QUARANTINE.name)
+    for first in (0, 100, 200):
+        held = [{"event_id": f"e{first + n}", "event_seq": first + n, "step": WHOLE_OBJECT} for n in range(3)]
+        append(table, rows(QUARANTINE, held), day="quarantined_at")
+    for task in table.scan().plan_files():
+        path = Path(local_path(task.file.file_path))
+        if "e101" not in pq.read_table(path)["event_id"].to_pylist():
+            path.unlink()
+    found = held_objects(lake.spark, 100, 102).select("event_id").toArrow()["event_id"].to_pylist()
+    assert sorted(found) == ["e100", "e101"]
+
+
+def test_what_may_mend_itself_is_not_left_out_of_a_replay(lake: Lake, tmp_path: Path) -> None:
+    """It is tried again by the models that are kept; one that is being built would never have it."""
+    fill(lake, tmp_path, 1)
+    results = list(lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme"))
+    missing = lake.settings.lake / "raw" / results[0].event.pointer.path  # type: ignore[union-attr]
+    data = missing.read_bytes()
+    missing.unlink()
+    lake.run()
+    assert lake.models.replay("transcribe", LOUDER).finished
+    held = {row["step"] for row in lake.quarantine("MISSING_OBJECT")["rows"]}
+    assert held == {"probe", "transcribe"}, "the new model has a row of its own"
+    missing.write_bytes(data)
+    assert lake.retry("MISSING_OBJECT").recovered == 2
+    made = Counter(row["model"] for row in lake.sql("select model from all_models.transcripts")["rows"])
+    assert len(made) == 2 and len(set(made.values())) == 1

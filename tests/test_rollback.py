@@ -44,6 +44,7 @@ def test_what_a_rollback_took_away_comes_again_and_once(lake: Lake, tmp_path: Pa
     assert peek_progress(lake.settings, table).generation == 1
     lake.run()
     assert rounds.contents(lake) == before
+    rounds.check_raw_is_counted(lake)
     assert peek_progress(lake.settings, table).next_seq > numbers, "no number is given twice"
     for other in TABLES:
         keys = lake.table(other.name, all_models=True).to_arrow().select(list(other.key)).to_pylist()

@@ -20,6 +20,7 @@ from headwater.settings import Settings, resolve
 from headwater.storage import jars, spark_process
 from headwater.storage.jars import EMBEDDED, Jar, resolve_jars
 from headwater.storage.java import Java, check_java
+from headwater.storage.scratch import remove_abandoned
 from headwater.storage.spark import engine_conf, start_spark, stop_spark
 from headwater.storage.spark_catalog import catalog_conf
 
@@ -53,10 +54,12 @@ stop_spark(spark)
 """
 
 
-def started(lake: Path) -> "subprocess.Popen[str]":
+def started(lake: Path, temporary: Path) -> "subprocess.Popen[str]":
     lake.mkdir(parents=True)
+    temporary.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(lake)],
+        env={**os.environ, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,6 +68,15 @@ def started(lake: Path) -> "subprocess.Popen[str]":
     until(lambda: (lake / "ready").exists() or process.poll() is not None)
     time.sleep(0.5)
     return process
+
+
+def aged_scratch(temporary: Path) -> Path:
+    """All that the process has in its temporary directory, private and as if it were there for an hour."""
+    (scratch,) = temporary.iterdir()
+    assert any(scratch.rglob("blockmgr-*")) and scratch.stat().st_mode & 0o077 == 0
+    old = time.time() - 3_600
+    os.utime(scratch, (old, old))
+    return scratch
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -83,20 +95,24 @@ def gone(process: psutil.Process) -> bool:
 
 
 def test_a_run_that_is_interrupted_says_nothing_and_ends_cleanly(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    process = started(lake)
+    lake, temporary = tmp_path / "lake", tmp_path / "tmp"
+    process = started(lake, temporary)
     jvm = psutil.Process(process.pid).children()[0]
+    aged_scratch(temporary)
+    remove_abandoned(str(temporary))
+    assert len(list(temporary.iterdir())) == 1, "however old, it is in use"
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (out, err, process.returncode) == ("", "", 0)
     assert (lake / "interrupted").exists(), "Ctrl-C must reach Python as KeyboardInterrupt"
     assert (lake / "after").read_text() == "9", "the JVM must still answer after Ctrl-C"
     assert gone(jvm)
+    assert list(temporary.iterdir()) == []
     assert "No Partition Defined for Window operation" in (lake / "logs" / "spark.log").read_text()
 
 
 def test_the_jvm_and_its_workers_die_with_python_even_by_sigkill(tmp_path: Path) -> None:
-    process = started(tmp_path / "lake")
+    process = started(tmp_path / "lake", tmp_path / "tmp")
     family = psutil.Process(process.pid).children(recursive=True)
     assert [child.name() for child in family].count("java") == 1
     jvm = next(child for child in family if child.name() == "java")
@@ -106,6 +122,12 @@ def test_the_jvm_and_its_workers_die_with_python_even_by_sigkill(tmp_path: Path)
     assert time.monotonic() - killed < 1, "a JVM that lingers could still commit"
     process.communicate()
     until(lambda: all(gone(child) for child in family))
+    left = aged_scratch(tmp_path / "tmp")
+    next_one = "from headwater.storage.scratch import scratch_directory; print(scratch_directory())"
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    made = subprocess.run([sys.executable, "-c", next_one], env=environment, check=True, capture_output=True, text=True)
+    assert made.stdout.strip() != str(left)
+    assert list((tmp_path / "tmp").iterdir()) == [], "what a killed run left is removed by whoever comes next"
 
 
 def test_two_lakes_share_an_engine_and_not_their_tables(spark: SparkSession, tmp_path: Path) -> None:
@@ -305,3 +327,25 @@ def test_a_jar_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_importing_the_module_imports_no_pyspark() -> None:
     script = "import sys, headwater.storage.spark; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_what_a_stream_prints_for_months_takes_two_files_of_bounded_length(tmp_path: Path) -> None:
+    output, most = tmp_path / "spark.out", 1 << 20
+    with output.open("ab") as sink:
+        printing = subprocess.Popen(["yes", "a model that says much"], stdout=sink)
+    spark_process.bound_output(output, lambda: printing.poll() is None, bytes_most=most, seconds=0.01)
+    until((tmp_path / "spark.out.1").exists)
+    longest = 0
+
+    def begins_anew() -> bool:
+        nonlocal longest
+        length = output.stat().st_size
+        longest = max(longest, length)
+        return length < longest
+
+    for _ in range(2):
+        longest = 0
+        until(begins_anew)
+    printing.kill()
+    printing.wait()
+    assert b"\0" not in output.read_bytes()[:4096]

@@ -16,7 +16,7 @@ from conftest import lake_settings
 from headwater.cli.main import main
 from headwater.errors import InvalidRequest
 from headwater.settings import resolve
-from headwater.storage.packed_environment import PYTHON, is_shipped, own_modules, pack, shipped_conf
+from headwater.storage.packed_environment import PYTHON, is_shipped, jars_conf, own_modules, pack, shipped_conf
 from headwater.storage.spark import engine_conf
 from headwater.storage.spark_submit import submit_line
 
@@ -56,6 +56,25 @@ def test_the_line_names_what_spark_must_know_early_and_no_secret(tmp_path: Path)
     assert line[-3:] == ["--lake", str(tmp_path / "lake"), "--once"] and Path(line[-4]).name == "submitted.py"
     assert Path(line[-4]).is_file() and Path(line[0]).is_file()
     assert not any("hush" in part for part in line)
+
+
+def test_executors_on_this_machine_read_the_jars_where_they_are_and_others_are_sent_them(tmp_path: Path) -> None:
+    """What is sent to an executor stays in its directory: 131 MB a run."""
+    jars = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+    beside = "/jars/a.jar:/jars/b.jar"
+    plain = lake_settings(tmp_path)
+    assert jars_conf(plain, NEAR, jars) == {"spark.executor.extraClassPath": beside}
+    assert jars_conf(plain, FAR, jars) == {"spark.jars": "/jars/a.jar,/jars/b.jar"}
+    # Who ships packages to this machine says that its executors see other files: a container, say.
+    packed = lake_settings(tmp_path, **{"spark.ship": "packed"})
+    assert jars_conf(packed, NEAR, jars) == jars_conf(plain, FAR, jars)
+    own = {"spark.executor.extraClassPath": "/mine.jar", "spark.jars": "/theirs.jar"}
+    settings = resolve(tmp_path, {"spark": {"conf": own, "master": NEAR}}, {}, {})
+    assert jars_conf(settings, NEAR, jars) == {"spark.executor.extraClassPath": f"{beside}:/mine.jar"}
+    assert jars_conf(settings, FAR, jars) == {"spark.jars": "/jars/a.jar,/jars/b.jar,/theirs.jar"}
+    line = submit_line(settings, jars, {}, [])
+    assert "--jars" not in line and line[line.index("--driver-class-path") + 1] == beside
+    assert f"spark.executor.extraClassPath={beside}:/mine.jar" in line
 
 
 def test_the_command_prints_a_line_that_can_be_pasted(tmp_path: Path, capsys: Any) -> None:
@@ -109,6 +128,33 @@ def test_an_archive_runs_wherever_it_is_unpacked_and_is_made_once(
     assert done.stdout.splitlines()[1].startswith(str(tmp_path / "work" / "environment" / "lib"))
     (site / "library" / "__init__.py").write_text("word = 'changed and longer'\n")
     assert pack(site, modules, said.append) != archive
+
+
+def test_archives_that_nobody_uses_are_removed_but_for_the_newest_few(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every change of a file makes another, of hundreds of megabytes."""
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
+    packing = f"pack(Path({str(site)!r}), {{}}, lambda _: None)"
+    line = "from pathlib import Path; from headwater.storage.packed_environment import pack"
+    line += f"; print({packing}, flush=True)"
+
+    def change(number: int) -> None:
+        (site / "library" / "__init__.py").write_text(f"word = {10**number}\n")
+
+    change(0)
+    waits = "; import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", line + waits], stdin=-1, stdout=-1, text=True) as running:
+        assert running.stdout is not None and running.stdin is not None
+        used = Path(running.stdout.readline().strip())
+        for number in range(1, 6):
+            change(number)
+            subprocess.run([sys.executable, "-c", line], check=True, stdout=subprocess.DEVNULL)
+        kept = set((tmp_path / "cache" / "environments").iterdir())
+        assert used in kept and len(kept) == 4, "three, and one that a run may still send to an executor"
+        running.stdin.close()
+    subprocess.run([sys.executable, "-c", line], check=True, stdout=subprocess.DEVNULL)
+    assert not used.exists()
 
 
 def test_models_of_the_lakes_own_are_shipped_by_their_module(tmp_path: Path) -> None:

@@ -1,24 +1,18 @@
 """A run that is frozen, replaced and woken is refused wherever it was; nothing of it is written, the next is clean."""
 
-import os
 import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import rounds
+import zombies
 
 from headwater import lake as lakes
 from headwater.domain.tables import TABLES
 from headwater.lake import Lake
 from headwater.storage.peek import peek_progress
 
-PATIENCE_SECONDS = 180
 # Where a run may fall asleep: before and after it has read, claimed, staged, written and landed something.
 POINTS = (
     "bronze.keyed",
@@ -57,13 +51,13 @@ def test_a_frozen_run_is_harmless_wherever_it_fell_asleep(lake: Lake, tmp_path: 
 
 
 def check(lake: Lake, tmp_path: Path, point: str) -> None:
-    zombie = freeze(lake, point)
+    zombie = zombies.freeze(lake, point)
     try:
-        let_the_lease_run_out(lake)
+        zombies.let_the_lease_run_out(lake)
         lake.run()
         replaced = rounds.contents(lake), positions(lake)
         zombie.send_signal(signal.SIGCONT)
-        _, errors = zombie.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = zombie.communicate(timeout=zombies.PATIENCE_SECONDS)
     finally:
         zombie.kill()
         zombie.wait()
@@ -76,53 +70,6 @@ def check(lake: Lake, tmp_path: Path, point: str) -> None:
     lake.run()
     assert (rounds.contents(lake)) == undisturbed(tmp_path)
     assert lake._components.index.count() == lake.table("embeddings").to_arrow().num_rows
-
-
-def freeze(lake: Lake, point: str) -> "subprocess.Popen[str]":
-    """Asleep at a point, with no database locked: where another of its threads was just writing to SQLite, nobody else
-    can write until it wakes or dies, which is another story."""
-    for _ in range(5):
-        zombie = start(lake, point)
-        wait_until_frozen(zombie)
-        if not any(is_locked(lake.settings.lake / name) for name in ("ledger.db", "catalog.db")):
-            return zombie
-        zombie.kill()
-        zombie.wait()
-    raise AssertionError("it never fell asleep without a lock")
-
-
-def is_locked(database: Path) -> bool:
-    with closing(sqlite3.connect(database, timeout=1)) as connection:
-        try:
-            connection.execute("begin immediate")
-        except sqlite3.OperationalError:
-            return True
-        return False
-
-
-def start(lake: Lake, point: str) -> "subprocess.Popen[str]":
-    name, _, count = point.partition(":")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent),
-        "HEADWATER_FAULT": f"{name}:{count or 1}:stop",
-    }
-    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run", "--once"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
-def wait_until_frozen(process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        assert process.poll() is None, f"it ended before it froze: {process.communicate()[1]}"
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.05)
-
-
-def let_the_lease_run_out(lake: Lake) -> None:
-    """As if it had been silent for long."""
-    with closing(sqlite3.connect(lake.settings.lake / "ledger.db")) as connection, connection:
-        connection.execute("update leases set renewed_at = '2020-01-01T00:00:00Z' where name = 'run'")
 
 
 def positions(lake: Lake) -> dict[str, tuple[int, object]]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headwater import faults, telemetry
@@ -18,25 +18,30 @@ Report = Callable[[str, int], None]
 
 
 @contextmanager
-def alone(parts: Components, name: str, stop: threading.Event) -> "Iterator[Held]":
-    """Conflict where another process holds the lease; `stop` is set where it is lost."""
-    from headwater.storage.holding import holding
+def alone(parts: Components, kind: str, stop: threading.Event | None = None) -> "Iterator[Held]":
+    """Conflict where somebody is at work that must not be beside this; `stop` is set where the lease is lost."""
+    from headwater.upkeep import exclusion
+    from headwater.upkeep.format import check_format
 
     def lost() -> None:
-        telemetry.note("lease.lost", level="error", lease=name)
-        stop.set()
+        telemetry.note("lease.lost", level="error", lease=exclusion.lease_of(kind))
+        if stop is not None:
+            stop.set()
 
     faults.arm()
-    with holding(parts.ledger, name, f"headwater {name}", parts.clock, lost) as held:
+    with exclusion.alone(parts.ledger, kind, parts.clock, lost) as held:
+        check_format(parts.ledger)  # it may have been moved or upgraded since it was opened
         yield held
 
 
-def recorded(
-    parts: Components, kind: str, listen: Callable[[str], None] | None = None
-) -> "AbstractContextManager[JournalEntry]":
+@contextmanager
+def recorded(parts: Components, kind: str, listen: Callable[[str], None] | None = None) -> "Iterator[JournalEntry]":
+    """With an outcome in the journal; what Spark raises is one of our errors there, and for the caller."""
+    from headwater.storage.spark_errors import translated_spark
     from headwater.upkeep.journal import recorded
 
-    return recorded(parts.settings, parts.ledger, kind, parts.clock, listen)
+    with recorded(parts.settings, parts.ledger, kind, parts.clock, listen) as entry, translated_spark():
+        yield entry
 
 
 def new_writer(parts: Components, held: "Held | None") -> "TableWriter":

@@ -1,13 +1,17 @@
 """The one place that reads the wall clock, so that tests can move time."""
 
+import os
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], datetime]
 
+# Tests set a process's clock ahead or back by it, as a fail-over to another machine does.
+skew = timedelta(seconds=float(os.environ.get("HEADWATER_CLOCK_SKEW_SECONDS", "0")))
+
 
 def utc_now() -> datetime:
-    return datetime.now(UTC)
+    return datetime.now(UTC) + skew
 
 
 def parse_time(text: str) -> datetime:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.domain.model_book import ModelBook
     from headwater.flow.models.port import Model
     from headwater.storage.catalog import Tables
+    from headwater.storage.query_process import QueryProcesses
     from headwater.storage.table_writer import TableWriter
     from headwater.storage.vector_index import VectorIndex
 
@@ -36,6 +37,14 @@ class Components:
     def log(self) -> PointerLog:
         return open_pointer_log(self.settings.text("log.uri"), self.settings, self.clock)
 
+    @property
+    def log_to_write(self) -> PointerLog:
+        """The same, and the ledger knows which one it is: who publishes asks for this."""
+        from headwater.flow.log_identity import note_identity
+
+        note_identity(self.log, self.ledger)
+        return self.log
+
     @cached_property
     def ledger(self) -> Ledger:
         return open_ledger(self.settings.text("ledger.uri"))
@@ -52,6 +61,13 @@ class Components:
         from headwater.storage.catalog import open_reader
 
         return open_reader(self.settings)
+
+    @cached_property
+    def queries(self) -> "QueryProcesses":
+        """For queries that are not ours."""
+        from headwater.storage.query_process import QueryProcesses
+
+        return QueryProcesses(self.settings)
 
     def book(self) -> "ModelBook":
         """Read each time: a flip counts from the next question on."""
@@ -81,11 +97,13 @@ class Components:
         return model
 
     def _loaded(self, name: str) -> "Model":
+        from headwater.flow.models.answers import loading
         from headwater.flow.models.registry import load_model
 
         if name not in self._embedders:
             model = load_model(name, self.settings.models)
-            model.load()
+            with loading(name):
+                model.load()
             self._embedders[name] = model
         return self._embedders[name]
 
@@ -105,18 +123,21 @@ class Components:
         """For who rewrites files beside a run, under a lease that fences no rows; starts Spark."""
         from headwater.storage.table_writer import TableWriter
 
-        return TableWriter(self.spark, self.settings)
+        return TableWriter(self.spark_and_index(), self.settings)
 
     def spark_and_index(self) -> "SparkSession":
-        """For who will write to the index: its library takes seconds to load, and so does the JVM."""
-        from headwater.storage.spark import start_spark
+        """For who will write to the index: its library takes seconds to load, and so does the JVM. A session whose JVM
+        is gone is succeeded by another."""
+        from headwater.storage.spark import is_alive, start_spark
 
-        if "spark" not in self.__dict__:
+        if "spark" not in self.__dict__ or not is_alive(self.spark):
             self.__dict__["spark"] = start_spark(self.settings, meanwhile=self.index.prepare)
         return self.spark
 
     def close(self) -> None:
         """Stop what was started; twice is once."""
+        if "queries" in self.__dict__:
+            self.queries.close()
         if "spark" in self.__dict__:
             from headwater.storage.spark import stop_spark
 

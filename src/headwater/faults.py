@@ -1,4 +1,4 @@
-"""Named fault points in the paths that write; tests arm them, nothing else does.
+"""Named fault points in the paths that write, and one where a reader has planned; tests arm them, nothing else does.
 
 `HEADWATER_FAULT=bronze.staged` kills the process with SIGKILL the first time that point is reached,
 `HEADWATER_FAULT=bronze.staged:3` the third time, and `HEADWATER_FAULT=bronze.staged:1:stop` freezes it there, until
@@ -14,7 +14,10 @@ POINTS = (
     "commit.written",
     "commit.landed",
     "land.stored",
+    "log.identified",
     "log.written",
+    "log.merging",
+    "log.merged",
     "bronze.keyed",
     "quarantine.staged",
     "quarantine.published",
@@ -32,6 +35,11 @@ POINTS = (
     "embed.published",
     "index.upserted",
     "maintain.compacted",
+    "memo.merged",
+    "upgrade.claims",
+    "sql.planned",
+    "retire.planned",
+    "retire.begun",
     "migrate.object",
     "migrate.file",
     "migrate.registered",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headwater import begin, settings
 from headwater.components import Components
 from headwater.domain import tables
+from headwater.domain.quarantine import Retried
 from headwater.errors import Conflict, NotFound, Unavailable
 from headwater.settings import Settings, Value
 from headwater.table_reader import TableReader
@@ -17,12 +18,12 @@ from headwater.table_reader import TableReader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.domain.quarantine import Retried
     from headwater.flow.land import Landed
     from headwater.flow.pending import Pending
     from headwater.flow.search import SearchAnswer
     from headwater.models import Models
     from headwater.upkeep.maintenance import MaintenancePlan, TableDone
+    from headwater.upkeep.quarantine import DismissalPlan
     from headwater.upkeep.rescan import RescanPlan
 
 NEW_LAKE = """\
@@ -65,19 +66,28 @@ class Lake:
         self.close()
 
     def put(
-        self, *patterns: str | Path, customer: str, id: str | None = None, at: datetime | None = None
+        self,
+        *patterns: str | Path,
+        customer: str,
+        id: str | None = None,
+        at: datetime | None = None,
+        follow_links: bool = False,
     ) -> "Iterator[Landed]":
-        """Store files, directories or globs and publish their events; one result for each file, as it is done."""
+        """Store files, directories or globs and publish their events; one result for each file, as it is done.
+
+        A link that is named is followed; one in a directory, or that a glob finds, only with `follow_links`.
+        """
         from headwater.flow.land import land_many
 
         parts = self._components
-        return land_many(parts.raw_store, parts.log, patterns, customer, event_id=id, at=at, clock=parts.clock)
+        about: dict[str, Any] = {"event_id": id, "at": at, "follow_links": follow_links, "clock": parts.clock}
+        return land_many(parts.raw_store, parts.log_to_write, patterns, customer, **about)
 
     def put_text(self, text: str, *, customer: str, id: str | None = None, at: datetime | None = None) -> "Landed":
         """A chat line; it needs no raw object."""
         from headwater.flow.land import land_text
 
-        return land_text(self._components.log, text, customer, event_id=id, at=at or self._components.clock())
+        return land_text(self._components.log_to_write, text, customer, event_id=id, at=at or self._components.clock())
 
     def get(self, id: str) -> Iterator[bytes]:
         """The raw bytes behind an id or a path, in pieces, verified against their checksum."""
@@ -123,18 +133,25 @@ class Lake:
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""
-        from headwater.flow.pending import find_pending, is_due
+        from headwater.flow.log_identity import find_unread
+        from headwater.flow.pending import find_pending, has_stragglers, is_due
         from headwater.storage.peek import peek_progress
 
         parts = self._components
-        due = is_due(parts.ledger, parts.clock())
         return find_pending(
             lambda table: peek_progress(self.settings, table),
-            parts.log.end(),
-            parts.index.position(),
-            retry_due=due,
+            find_unread(parts.log, parts.ledger, peek_progress(self.settings, tables.EVENTS).offsets),
+            self._index_position(),
+            retry_due=is_due(parts.ledger, parts.clock()) or has_stragglers(parts.ledger),
             pictures=bool(parts.book().kept("picture")),
         )
+
+    def _index_position(self) -> int:
+        """Of an index that is down nothing is known, so it has everything yet to get; the other stages go on."""
+        try:
+            return self._components.index.position()
+        except Unavailable:
+            return 0
 
     def run(
         self,
@@ -159,27 +176,49 @@ class Lake:
 
     def plan_maintenance(self) -> "MaintenancePlan":
         """What `maintain` would do; starts no JVM."""
+        from headwater.storage.model_book import read_book
         from headwater.upkeep.maintenance import plan_maintenance
 
-        return plan_maintenance(self._components.reader, self.settings, now=self._components.clock())
+        parts = self._components
+        return plan_maintenance(parts.reader, self.settings, read_book(parts.ledger), now=parts.clock())
 
     def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
         """Compact and expire; safe beside a run."""
         from headwater.storage.commit import Committer
-        from headwater.upkeep.maintenance import apply_maintenance, pack_memo
+        from headwater.upkeep.maintenance import apply_maintenance, end_uploads, pack_memo
 
-        plan = self.plan_maintenance()
-        with begin.alone(self._components, "maintain", threading.Event()), begin.recorded(self._components, "maintain"):
-            parts, told = self._components, report or _silent
+        with begin.alone(self._components, "maintain"), begin.recorded(self._components, "maintain"):
+            plan, parts, told = self.plan_maintenance(), self._components, report or _silent
             done = apply_maintenance(plan, self.settings, Committer(self.settings), parts.table_writer, told)
-            done += pack_memo(self.settings, report or _silent)
+            done += pack_memo(plan, self.settings, told)
+            done += end_uploads(plan, self.settings, told)
             self._components.index.optimise()
         return done
 
     def quarantine(self, reason: str | None = None) -> dict[str, Any]:
+        """What is set aside, by reason; and apart from it what was dismissed. Starts no JVM."""
         from headwater.upkeep.quarantine import list_quarantine
 
-        return list_quarantine(self._components.reader, reason)
+        return list_quarantine(self._components.reader, self._components.ledger, reason)
+
+    def plan_dismissal(self, *ids: str, reason: str | None = None, undo: bool = False) -> "DismissalPlan":
+        """The rows of these events or objects, or of a reason, that `dismiss` would let go; starts no JVM."""
+        from headwater.upkeep.quarantine import plan_dismissal
+
+        return plan_dismissal(self._components.reader, self._components.ledger, ids, reason, undo=undo)
+
+    def dismiss(
+        self, *ids: str, reason: str | None = None, because: str = "", by: str = "", undo: bool = False
+    ) -> "DismissalPlan":
+        """Let go of rows that nobody is going to mend, saying why and who says so; or with `undo` take that back."""
+        from headwater.upkeep.quarantine import apply_dismissal
+
+        parts = self._components
+        with begin.alone(parts, "dismiss") as held, begin.recorded(parts, "dismiss") as entry:
+            plan = self.plan_dismissal(*ids, reason=reason, undo=undo)
+            apply_dismissal(plan, held.ledger, now=parts.clock(), by=by, because=because)
+            entry.done["taken back" if undo else "dismissed"] = len(plan.rows)
+        return plan
 
     def retry(
         self,
@@ -187,20 +226,16 @@ class Lake:
         *,
         model: str | None = None,
         report: Callable[[str, int], None] | None = None,
-    ) -> "Retried":
+    ) -> Retried:
         """Derive again what is quarantined, by another model if one is named; then carry what came of it on."""
         from headwater.upkeep.quarantine import check_reason
 
         reason = check_reason(reason) if reason else None
         if not self.quarantine(reason)["rows"]:
-            from headwater.domain.quarantine import Retried
-
             return Retried(0, 0, 0)
-        with (
-            begin.alone(self._components, "run", threading.Event()) as held,
-            begin.recorded(self._components, "retry") as entry,
-        ):
-            retried = begin.new_run(self._components, held, entry, report).retry(reason, model)
+        parts = self._components
+        with begin.alone(parts, "retry") as held, begin.recorded(parts, "retry") as entry:
+            retried = begin.new_run(parts, held, entry, report).retry(reason, model)
         self.run(once=True, report=report)
         return retried
 
@@ -223,22 +258,27 @@ class Lake:
         from headwater.upkeep.rescan import apply_rescan
 
         parts = self._components
-        plan = plan or self.plan_rescan()
-        return apply_rescan(plan, parts.raw_store, parts.log, parts.ledger, now=parts.clock(), report=_silent)
+        with begin.alone(parts, "rescan") as held, begin.recorded(parts, "rescan") as entry:
+            plan = plan or self.plan_rescan()
+            log, now = parts.log_to_write, parts.clock()
+            published = apply_rescan(plan, parts.raw_store, log, held.ledger, now=now, report=_silent)
+            entry.done["published"] = published
+        return published
 
     def status(self) -> dict[str, Any]:
-        from headwater.storage.losses import count_lost
         from headwater.upkeep.health import status
 
         parts = self._components
-        return status(parts.reader, parts.log, parts.index, lost=count_lost(parts.ledger))
+        return status(parts.reader, parts.log, parts.index, parts.ledger)
 
     def metrics(self) -> str:
         """The same numbers as OpenMetrics text; starts no JVM."""
         from headwater.upkeep.metrics import metrics
+        from headwater.upkeep.quarantine import count_reasons
 
         parts = self._components
-        return metrics(self.status(), self.pending(), self.quarantine(), parts.ledger, now=parts.clock())
+        reasons = count_reasons(parts.reader, parts.ledger)
+        return metrics(self.status(), self.pending(), reasons, parts.ledger, now=parts.clock())
 
     def trace(self, id: str) -> dict[str, Any]:
         from headwater.upkeep.lineage import trace
@@ -246,13 +286,15 @@ class Lake:
         parts = self._components
         return trace(parts.reader, parts.index, parts.raw_store, id).to_dict()
 
-    def sql(self, query: str) -> dict[str, Any]:
-        from headwater.storage.reading import run_sql
-        from headwater.upkeep.runs_table import runs_table
+    def sql(self, query: str, *, timeout_seconds: float | None = None) -> dict[str, Any]:
+        """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`."""
+        from headwater.upkeep.runs_table import dismissals_table, runs_table
 
         parts = self._components
-        others = {"runs": runs_table(parts.ledger)} if "runs" in query.lower() else {}
-        return run_sql(parts.reader, query, parts.book().hidden(), others)
+        parts.queries.start()
+        made = {"runs": runs_table, "dismissals": dismissals_table}
+        others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
+        return parts.queries.run(query, parts.book().hidden(), others, timeout_seconds=timeout_seconds)
 
 
 def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:
@@ -265,16 +307,20 @@ def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake
 
 
 def init(directory: str | Path) -> Lake:
-    """Make a lake, or open the one that is there; starts no JVM."""
+    """Make a lake, or open the one that is there; starts no JVM. Conflict where one was that has lost a part."""
     from headwater.storage.catalog import create_tables
-    from headwater.upkeep.format import set_format
+    from headwater.storage.whole_file import write_whole
+    from headwater.upkeep.format import has_format, set_format
+    from headwater.upkeep.lost import check_not_lost
 
     path = Path(directory)
     path.mkdir(parents=True, exist_ok=True)
     file = path / settings.FILE_NAME
     if not file.exists():
-        file.write_text(NEW_LAKE, encoding="utf-8")
+        # Keys and passwords will stand there; the rest of a lake is as open as the user's umask has it.
+        write_whole(file, NEW_LAKE.encode(), 0o600)
     components = Components(settings.load(path))
+    check_not_lost(components, known=has_format(components.ledger))
     create_tables(components.catalog)
     set_format(components.ledger)
     return open(directory)

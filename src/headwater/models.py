@@ -91,7 +91,7 @@ class Models:
         if before is not None and before.kept and not quote.objects:
             return Replayed(quote, True, 0, {}, time.monotonic() - begun)
         stop = stop or threading.Event()
-        with begin.alone(self._parts, "run", stop) as held, begin.recorded(self._parts, "replay") as entry:
+        with begin.alone(self._parts, "replay", stop) as held, begin.recorded(self._parts, "replay") as entry:
             from headwater.flow.models.introduce import settle_models
             from headwater.flow.replay import replay
 
@@ -99,7 +99,7 @@ class Models:
             settle_models(run.settings, run.ledger, run.clock)
             book = change_book(run.ledger, lambda book: book.with_building(known))
             known = book.find(step, known.fingerprint)
-            finished = replay(run, known, _allow(quote, budget))
+            finished = replay(run, known, _allow(quote, budget, paid=self._card(known).price > 0))
             spent = entry.models.get(f"{step}/{known.fingerprint}", {})
         told = {name: value for name, value in spent.items() if name != "model"}
         return Replayed(quote, finished, entry.done.get("replay", 0), told, time.monotonic() - begun)
@@ -121,7 +121,8 @@ class Models:
         self._require_followed(known)
         if not force:
             self._require_answered(known)
-        change_book(self._parts.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
+        with begin.alone(self._parts, "activate") as held:
+            change_book(held.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
         return {
             "step": step,
             "active": known.label,
@@ -136,15 +137,23 @@ class Models:
 
         return plan_retire(self._parts.reader, self.book().find(step, model))
 
-    def retire(self, step: str, model: str, report: Callable[[str], None] | None = None) -> "RetirePlan":
-        from headwater.upkeep.retire import apply_retire, plan_retire
+    def retire(
+        self,
+        step: str,
+        model: str,
+        report: Callable[[str], None] | None = None,
+        *,
+        plan: "RetirePlan | None" = None,
+    ) -> "RetirePlan":
+        """Take a model out. Conflict, and nothing changed, where it is active or no longer what `plan` has."""
+        from headwater.upkeep.retire import apply_retire, begin_retire, plan_retire
 
         parts = self._parts
-        with begin.alone(self._parts, "run", threading.Event()) as held, begin.recorded(self._parts, "retire"):
-            known = parts.book().find(step, model)
-            plan = plan_retire(parts.reader, known)
-            told = report or (lambda _: None)
-            apply_retire(begin.new_writer(parts, held), held.ledger, parts.index, known, plan, told)
+        with begin.alone(parts, "retire") as held, begin.recorded(parts, "retire"):
+            plan = plan or plan_retire(parts.reader, parts.book().find(step, model))
+            begin_retire(held.ledger, plan)
+            writer = begin.new_writer(parts, held)
+            apply_retire(writer, held.ledger, parts.index, plan, report or (lambda _: None))
         return plan
 
     def _candidate(self, step: str, model: str) -> KnownModel:
@@ -190,17 +199,19 @@ class Models:
             raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
 
     def _require_answered(self, known: KnownModel) -> None:
-        """An endpoint that was down has objects waiting for it: readers would miss them."""
-        from headwater.domain.quarantine import RETRY_ATTEMPTS_MAX, TRANSIENT
+        """An endpoint that was down has objects waiting for it: readers would miss them.
+
+        Those whose bytes nobody can have are missed with any model.
+        """
+        from headwater.domain.quarantine import RETRY_ATTEMPTS_MAX, SLOW
         from headwater.errors import Conflict
         from headwater.upkeep.quarantine import list_quarantine
 
         waiting = [
             row
-            for row in list_quarantine(self._parts.reader)["rows"]
+            for row in list_quarantine(self._parts.reader, self._parts.ledger)["rows"]
             if row["fingerprint"] == known.fingerprint
-            and row["reason"] in TRANSIENT
-            and row["attempts"] < RETRY_ATTEMPTS_MAX
+            and ((row["reason"] == "MODEL_DOWN" and row["attempts"] < RETRY_ATTEMPTS_MAX) or row["reason"] == SLOW)
         ]
         if waiting:
             raise Conflict(
@@ -209,22 +220,21 @@ class Models:
             )
 
 
-def _allow(quote: "Quote", budget: Budget) -> "Allow":
+def _allow(quote: "Quote", budget: Budget, *, paid: bool) -> "Allow":
     from headwater.flow.replay import Allowance
 
     begun = time.monotonic()
-    each = quote.cost / quote.objects if quote.objects else 0.0
 
     def allow(spent: "Spent", position: int) -> Allowance | None:
         if budget.seconds is not None and time.monotonic() - begun >= budget.seconds:
             return None
-        if budget.money is None:
-            return Allowance(until=1 << 62, texts=1 << 62)
+        if budget.money is None or not paid:
+            return Allowance(until=1 << 62)
         left = budget.money - spent.cost
-        if quote.step == "embed":
-            texts = int(left / each) if each else 1 << 62
-            return Allowance(until=1 << 62, texts=texts) if texts > 0 else None
+        if left <= 0:
+            return None
+        # No batch is begun that the quote says it cannot pay; what the quote cannot tell, the calls themselves do.
         until = quote.affordable(position, left)
-        return Allowance(until=until, texts=0) if until is not None else None
+        return Allowance(until, left) if until is not None else None
 
     return allow

@@ -65,6 +65,12 @@ SETTINGS: Final = (
     Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),
     Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
     Setting(
+        "memo.free_hours",
+        168,
+        "Maintenance drops free models' answers older than this, once their rows are committed; paid ones stay.",
+        minimum=1,
+    ),
+    Setting(
         "checkpoints.uri", "{lake}/checkpoints", "Where Spark notes what it read of Kafka; a hint, never the truth."
     ),
     Setting("spark.master", "", "Spark's master URL; empty is this machine, all cores."),
@@ -74,6 +80,12 @@ SETTINGS: Final = (
     Setting("spark.memory_mb", 1024, "The driver JVM's heap.", minimum=512),
     Setting("run.trigger_seconds", 2.0, "How often a running stream looks for new events.", minimum=0.1),
     Setting("run.batch_seconds", 30.0, "What a derivation batch is to take; its rows follow.", minimum=1),
+    Setting(
+        "run.patience_seconds",
+        60.0,
+        "How long a batch waits for one object; what takes longer is derived beside the run.",
+        minimum=1,
+    ),
     Setting("run.batch_rows", 20_000, "The most objects one derivation batch takes, per four workers.", minimum=1),
     Setting(
         "run.batch_bytes",
@@ -96,11 +108,22 @@ SETTINGS: Final = (
     Setting(
         "limits.step_seconds",
         30.0,
-        "What a step may take, plus limits.realtime_factor × the media's length.",
+        "What a step may take, plus limits.realtime_factor × the length of the media that it has decoded.",
+        minimum=0.1,
+    ),
+    Setting(
+        "limits.object_seconds",
+        7_200.0,
+        "The most that one object may take, all its steps together, whatever it claims or holds.",
         minimum=0.1,
     ),
     Setting("limits.realtime_factor", 5.0, "Seconds a speech model may take for each second of media.", minimum=0.1),
     Setting("limits.child_mb", 2048, "Memory a decoding child may add before it is stopped.", minimum=256),
+    Setting(
+        "limits.child_variables",
+        "",
+        "Environment variables that decoding children get besides the usual ones, with blanks between their names.",
+    ),
     Setting("limits.pixels", 100_000_000, "The most pixels a picture or frame may have.", minimum=1),
     Setting("limits.media_minutes", 240, "The longest call or video that is processed.", minimum=1),
     Setting("limits.pages", 2_000, "The most pages a document may have.", minimum=1),
@@ -113,9 +136,28 @@ SETTINGS: Final = (
     Setting("s3.ca_file", "", "A PEM file with the authority that signed the S3 server's certificate."),
     Setting("s3.path_style", True, "Address buckets by path, as most servers other than AWS want it."),
     Setting(
+        "s3.unconditional",
+        False,
+        "Put up with a server that ignores If-None-Match: objects are looked for before they are put.",
+    ),
+    Setting(
         "maintain.keep_hours", 168, "Snapshots younger than this are kept; a write under way needs one hour.", minimum=1
     ),
+    Setting(
+        "maintain.upload_hours",
+        24,
+        "Uploads to S3 that were begun so long ago and never completed are given up; no upload may take longer.",
+        minimum=0,
+    ),
     Setting("maintain.file_mb", 256, "The file size that compaction aims at.", minimum=1, maximum=512),
+    Setting("sql.timeout_seconds", 300.0, "How long a query of `headwater sql` may take.", minimum=0.1),
+    Setting("sql.memory_mb", 2_048, "Memory that such a query, or its answer, may take.", minimum=256),
+    Setting(
+        "backup.keep_days",
+        7,
+        "How long a backup can be restored: a tag keeps the snapshots that it names, and their files.",
+        minimum=1,
+    ),
     Setting("telemetry.level", "info", "The least that logs/headwater.jsonl is told: debug, info, warning or error."),
 )
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}

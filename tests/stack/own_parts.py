@@ -15,7 +15,11 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import boto3
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
+from headwater.settings import Chosen, Settings
 from headwater.stack import process
 from headwater.stack.kafka import Kafka
 from headwater.stack.part import Part, Site
@@ -132,7 +136,9 @@ class Forwarder(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         server.request(self.command, path, self.body(), dict(self.headers.items()))
-        answer = server.getresponse()
+        self.pass_back(server.getresponse())
+
+    def pass_back(self, answer: http.client.HTTPResponse) -> None:
         given = answer.read()
         left_out = {"transfer-encoding", "connection", "content-length"}
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in left_out}
@@ -231,3 +237,38 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+class Ignoring(Forwarder):
+    """A server that ignores If-None-Match, on some requests: it passes all on without, signed anew."""
+
+    methods: ClassVar = ("PUT", "POST")
+    keys: ClassVar = ("", "")
+    puts: ClassVar[list[str]] = []
+
+    def answer(self) -> None:
+        given = {name: value for name, value in self.headers.items() if name.lower() not in _SIGNED_ANEW}
+        if self.command in self.methods:
+            given = {name: value for name, value in given.items() if name.lower() != "if-none-match"}
+        if self.command == "PUT":
+            self.puts.append(self.path)
+        body = self.body()
+        request = AWSRequest(self.command, f"http://{self.upstream}{self.path}", given, body)
+        S3SigV4Auth(Credentials(*self.keys), "s3", REGION).add_auth(request)
+        server = http.client.HTTPConnection(self.upstream)
+        server.request(self.command, self.path, body, dict(request.headers.items()))
+        self.pass_back(server.getresponse())
+
+
+_SIGNED_ANEW = {"authorization", "x-amz-date", "x-amz-content-sha256", "host", "expect", "connection"}
+
+
+@contextmanager
+def ignoring(settings: Settings, methods: tuple[str, ...] = ("PUT", "POST")) -> Iterator[tuple[Settings, list[str]]]:
+    """The settings of a server that ignores the header on requests of these methods, and the puts that it got."""
+    puts: list[str] = []
+    keys = (settings.text("s3.access_key"), settings.text("s3.secret_key"))
+    by = type("_Ignoring", (Ignoring,), {"methods": methods, "keys": keys, "puts": puts})
+    with forwarding(settings.text("s3.endpoint").removeprefix("http://"), by) as address:
+        chosen = {**settings.chosen, "s3.endpoint": Chosen(address, "test")}
+        yield replace(settings, chosen=chosen), puts

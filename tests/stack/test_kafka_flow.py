@@ -3,17 +3,31 @@
 import json
 import shutil
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, ResourceType
+from topics import (
+    COMPACT,
+    Transactions,
+    delete_topic,
+    hasten_cleaning,
+    make_topic,
+    send,
+    set_config,
+    set_policy,
+)
+from waiting import wait_until
 
+from headwater.begin import new_run, recorded
 from headwater.components import Components
 from headwater.domain.event import Event
+from headwater.errors import InvalidRequest
 from headwater.flow import bronze
 from headwater.flow.land import land_stream, land_text, text_event
 from headwater.lake import Lake
@@ -23,6 +37,7 @@ from headwater.storage.catalog import create_tables
 from headwater.storage.kafka_conf import KafkaPlace
 from headwater.storage.kafka_log import KafkaLog
 from headwater.storage.ledger import Ledger
+from headwater.storage.losses import LOST
 from headwater.storage.spark import start_spark, stop_spark
 from headwater.upkeep.format import set_format
 from headwater.upkeep.rescan import apply_rescan, plan_rescan
@@ -71,6 +86,44 @@ def log_of(lake: Lake) -> KafkaLog:
     log = lake._components.log
     assert isinstance(log, KafkaLog)
     return log
+
+
+def read(lake: Lake) -> dict[str, int]:
+    """What a run does first: the log comes into bronze."""
+    with recorded(lake._components, "run") as entry:
+        run = new_run(lake._components, None, entry, None)
+        run.begin()
+        run._intake.drain()
+        run._intake.stop()
+    return entry.done
+
+
+@contextmanager
+def streaming(lake: Lake) -> Iterator[Callable[[Callable[[], Any]], None]]:
+    """Gives a way to wait for something while the stream goes on."""
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
+    thread.start()
+
+    def wait(condition: Callable[[], Any]) -> None:
+        wait_until(lambda: not thread.is_alive() or condition())
+        assert thread.is_alive(), "the stream has ended"
+
+    try:
+        yield wait
+    finally:
+        stop.set()
+        thread.join()
+
+
+def losses(lake: Lake) -> list[tuple[int, int | None, str]]:
+    open_losses = (run.detail for run in lake._components.ledger.unfinished(LOST))
+    return sorted((loss["first"], loss["until"], loss["cause"]) for loss in open_losses)
+
+
+def told(lake: Lake, event: str) -> list[dict[str, Any]]:
+    lines = (lake.settings.lake / "logs" / "headwater.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] == event]
 
 
 def test_sound_events_arrive_once_and_poison_costs_a_row_each(lake: Lake, admin: AdminClient) -> None:
@@ -193,9 +246,7 @@ def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(
 
     streaming = threading.Thread(target=lambda: lake.run(once=False, report=report, stop=stop))
     streaming.start()
-    deadline = time.monotonic() + 120
-    while done.get("bronze", 0) < 5 and streaming.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_until(lambda: done.get("bronze", 0) == 5 or not streaming.is_alive())
     stop.set()
     streaming.join()
     assert bronze_ids(lake) == ["m0", "m1", "m2", "m8", "m9"]
@@ -206,8 +257,7 @@ def test_what_expires_under_a_running_stream_is_written_down_counted_and_passed(
 def test_a_topic_made_anew_is_noticed_and_nothing_is_taken_twice(lake: Lake, admin: AdminClient) -> None:
     log_of(lake).publish([chat(n) for n in range(5)])
     lake.run()
-    admin.delete_topics([topic_of(lake)])[topic_of(lake)].result()
-    time.sleep(1)
+    delete_topic(admin, topic_of(lake))
     again = KafkaLog(lake.settings.text("log.uri"), lake.settings)
     # More than before, so that offsets alone do not show it.
     again.publish([chat(n) for n in range(9)])
@@ -222,11 +272,125 @@ def test_partitions_that_were_added_are_read_from_their_beginning(lake: Lake, ad
     log_of(lake).publish([chat(n, f"c{n}") for n in range(10)])
     lake.run()
     admin.create_partitions([NewPartitions(topic_of(lake), 8)])[topic_of(lake)].result()
-    while len(log_of(lake).end()) < 8:
-        time.sleep(0.1)
+    wait_until(lambda: len(log_of(lake).end()) == 8)
     fresh = KafkaLog(lake.settings.text("log.uri"), lake.settings)
     fresh.publish([chat(n, f"c{n}") for n in range(10, 60)])
     assert any(end for partition, end in fresh.end().items() if partition >= 4)
     assert lake.run().done["bronze"] == 50
     assert len(bronze_ids(lake)) == 60
     assert lake.status()["log"] == {"lag": 0, "lost": 0}
+
+
+@pytest.mark.parametrize("more", [0, 6])
+def test_a_topic_made_anew_under_a_running_stream_is_told_and_read_from_its_beginning(
+    lake: Lake, admin: AdminClient, kafka_address: str, more: int
+) -> None:
+    """Also where it ends before the place where the stream was, which Spark waits for without a word."""
+    topic = topic_of(lake)
+    make_topic(admin, topic)
+    send(kafka_address, topic, [chat(n).to_json().encode() for n in range(5)])
+    with streaming(lake) as wait:
+        wait(lambda: len(bronze_ids(lake)) == 5)
+        delete_topic(admin, topic)
+        make_topic(admin, topic)
+        send(kafka_address, topic, [chat(n).to_json().encode() for n in range(4, 7 + more)])
+        wait(lambda: len(bronze_ids(lake)) == 7 + more)
+        send(kafka_address, topic, [chat(50).to_json().encode()])
+        wait(lambda: "m50" in bronze_ids(lake))
+    assert losses(lake) == [(5, None, "the log was made anew")]
+    assert len(told(lake, "log.lost")) == 1
+    assert lake.status()["duplicates"] == 1
+
+
+def test_one_partition_that_was_made_anew_does_not_hide_what_another_holds(
+    lake: Lake, admin: AdminClient, kafka_address: str
+) -> None:
+    topic = topic_of(lake)
+    make_topic(admin, topic, partitions=2)
+    send(kafka_address, topic, [chat(n).to_json().encode() for n in range(9)], partition=0)
+    read(lake)
+    delete_topic(admin, topic)
+    make_topic(admin, topic, partitions=2)
+    send(kafka_address, topic, [chat(n).to_json().encode() for n in range(20, 24)], partition=1)
+    assert (lake.pending().bronze, lake.status()["log"]["lag"]) == (4, 4)
+    read(lake)
+    assert len(bronze_ids(lake)) == 13
+
+
+def test_a_compacted_topic_is_refused_and_what_it_dropped_unread_is_told_when_it_is_mended(
+    lake: Lake, admin: AdminClient, kafka_address: str
+) -> None:
+    topic = topic_of(lake)
+    make_topic(admin, topic)
+    read(lake)
+    send(kafka_address, topic, [chat(0).to_json().encode()])
+    read(lake)
+    hasten_cleaning(admin)
+    compact(lake, admin, kafka_address, first=1)
+    with pytest.raises(InvalidRequest, match=r"cleanup\.policy=delete"):
+        read(lake)
+    set_policy(admin, topic, "delete")
+    there = {line.offset for line in log_of(lake).read(0, 0, 1_000)}
+    gone = {*range(1, max(there))} - there
+    assert read(lake)["lost"] == len(gone) > 0
+    assert {offset for first, until, _ in losses(lake) for offset in range(first, until or 0)} == gone
+    assert {cause for _, _, cause in losses(lake)} == {"compacted away"}
+    producer = Transactions(kafka_address, topic)
+    producer.send([chat(100).to_json().encode()])
+    producer.send([chat(n).to_json().encode() for n in range(200, 210)], commit=False)
+    producer.send([chat(101).to_json().encode()])
+    assert "lost" not in read(lake), "marks of transactions that came later are none"
+    assert {"m100", "m101"} <= {*bronze_ids(lake)}
+
+
+def test_a_topic_that_was_compacted_while_nobody_looked_is_told_by_its_gaps(
+    lake: Lake, admin: AdminClient, kafka_address: str
+) -> None:
+    make_topic(admin, topic_of(lake))
+    hasten_cleaning(admin)
+    compact(lake, admin, kafka_address, first=0)
+    set_policy(admin, topic_of(lake), "delete")
+    there = {line.offset for line in log_of(lake).read(0, 0, 1_000)}
+    assert read(lake)["lost"] == len({*range(max(there))} - there)
+
+
+def test_gaps_that_transactions_leave_are_no_loss(lake: Lake, admin: AdminClient, kafka_address: str) -> None:
+    make_topic(admin, topic_of(lake))
+    producer = Transactions(kafka_address, topic_of(lake))
+    producer.send([chat(0).to_json().encode()])
+    producer.send([chat(n).to_json().encode() for n in range(100, 130)], commit=False)
+    for number in range(1, 4):
+        producer.send([chat(number).to_json().encode()])
+    assert "lost" not in read(lake)
+    assert (bronze_ids(lake), lake.status()["log"]) == (["m0", "m1", "m2", "m3"], {"lag": 0, "lost": 0})
+
+
+def test_a_topic_that_is_set_to_compact_under_a_running_stream_is_told(
+    lake: Lake, admin: AdminClient, kafka_address: str
+) -> None:
+    make_topic(admin, topic_of(lake))
+    with streaming(lake) as wait:
+        send(kafka_address, topic_of(lake), [chat(0).to_json().encode()])
+        wait(lambda: bronze_ids(lake) == ["m0"])
+        set_policy(admin, topic_of(lake), "compact,delete")
+        wait(lambda: told(lake, "log.compacted"))
+        send(kafka_address, topic_of(lake), [chat(1).to_json().encode()])
+        wait(lambda: bronze_ids(lake) == ["m0", "m1"])
+    assert "cleanup.policy=delete" in told(lake, "log.compacted")[0]["error"]
+    with pytest.raises(InvalidRequest, match="compact"):
+        read(lake)
+
+
+def compact(lake: Lake, admin: AdminClient, servers: str, *, first: int) -> None:
+    """Have the broker drop most of what it is sent: all but the last event of a key, in segments that are closed."""
+    topic = topic_of(lake)
+    set_config(admin, ResourceType.TOPIC, topic, **{name.replace(".", "__"): value for name, value in COMPACT.items()})
+    wait_until(lambda: "compact" in log_of(lake)._topic_setting("cleanup.policy"))
+    send(servers, topic, [chat(n).to_json().encode() for n in range(first, first + 30)])
+    numbers = count(first + 30)
+
+    def is_compacted() -> bool:
+        send(servers, topic, [chat(next(numbers)).to_json().encode()])  # closes a segment that has got old enough
+        return len(log_of(lake).read(0, first, 1_000)) < log_of(lake).end()[0] - first - 20
+
+    wait_until(is_compacted)

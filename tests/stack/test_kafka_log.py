@@ -1,13 +1,14 @@
 """The pointer log on Kafka: the same promises, and what only a broker has: partitions, retention, a topic made anew."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 from behaviour_pointer_log import *  # noqa: F403
 from behaviour_pointer_log import event, ids_in, open_log
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from topics import Transactions, delete_topic, make_topic, set_policy
+from waiting import wait_until
 
 from headwater.errors import InvalidRequest, NotFound, Unavailable
 from headwater.settings import resolve
@@ -88,9 +89,7 @@ def test_partitions_that_were_added_later_are_seen(kafka_uri: str, admin: AdminC
     log = _open(kafka_uri, partitions=1)
     log.publish([event(0)])
     admin.create_partitions([NewPartitions(_topic(kafka_uri), 3)])[_topic(kafka_uri)].result()
-    deadline = time.monotonic() + 10
-    while len(log.end()) < 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: len(log.end()) == 3)
     assert log.end() == {0: 1, 1: 0, 2: 0}
 
 
@@ -98,12 +97,41 @@ def test_a_topic_made_anew_has_another_identity(kafka_uri: str, admin: AdminClie
     log = open_log(kafka_uri)
     log.publish([event(0)])
     before = log.identity()
-    admin.delete_topics([_topic(kafka_uri)])[_topic(kafka_uri)].result()
-    time.sleep(1)
+    delete_topic(admin, _topic(kafka_uri))
     again = open_log(kafka_uri)
     again.publish([event(1)])
     assert again.identity() != before
     assert ids_in(again) == ["1"]
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_is_refused_with_the_way_out_and_taken_once_it_is_mended(
+    kafka_uri: str, admin: AdminClient, policy: str
+) -> None:
+    make_topic(admin, _topic(kafka_uri), {"cleanup.policy": policy})
+    log = _open(kafka_uri)
+    for call in (lambda: log.publish([event(0)]), log.check_policy):
+        with pytest.raises(InvalidRequest, match=r"cleanup\.policy=delete"):
+            call()
+    assert log.end() == {0: 0}
+    set_policy(admin, _topic(kafka_uri), "delete")
+    log.publish([event(0)])
+    log.check_policy()
+    assert ids_in(log) == ["0"]
+
+
+def test_lines_of_aborted_transactions_are_told_from_what_is_not_there(
+    kafka_uri: str, kafka_address: str, admin: AdminClient
+) -> None:
+    make_topic(admin, _topic(kafka_uri))
+    producer = Transactions(kafka_address, _topic(kafka_uri))
+    producer.send([b"0", b"1"])
+    producer.send([b"3", b"4", b"5"], commit=False)
+    producer.send([b"7"])
+    log = _open(kafka_uri)
+    assert [line.offset for line in log.read(0, 0, 100)] == [0, 1, 7]
+    assert log.uncommitted(0, 2, 7) == {3, 4, 5}
+    assert log.uncommitted(0, 8, 9) == set()
 
 
 def test_a_broker_that_does_not_answer_is_unavailable_and_what_failed_never_arrives(

@@ -61,7 +61,7 @@ def test_a_writer_that_never_ends_makes_the_others_give_up_in_time(
 
 def test_what_postgres_cannot_hold_is_refused_and_the_ledger_goes_on(ledger: Ledger) -> None:
     with pytest.raises(InvalidRequest):
-        ledger.claim_first("event", [("a\x00b", "h", 0, 1)])
+        ledger.set_fact("a\x00b", "1")
     assert ledger.claim_first("event", [("a", "h", 0, 1)]) == {"a": ("h", 0, 1)}
 
 

@@ -12,7 +12,7 @@ from own_parts import Forwarder, forwarding
 
 from headwater.errors import Unavailable
 from headwater.flow.derive import fetch as fetching
-from headwater.flow.derive.fetch import fetcher
+from headwater.flow.derive.fetch import Fetcher
 from headwater.flow.derive.sandbox import Sandbox
 from headwater.flow.derive.source import Limits
 from headwater.settings import Settings
@@ -70,7 +70,9 @@ def test_a_large_object_is_read_in_its_own_version(
         s3_client.put_object(Bucket=bucket, Key=f"p/{KEY}", Body=b"theirs")
     else:
         s3_client.delete_object(Bucket=bucket, Key=f"p/{KEY}")
-    with fetcher(config, Limits.from_settings({}))(pointer, None) as found:
+    fetcher = Fetcher(config, Limits.from_settings({}))
+    fetcher.verify(pointer)
+    with fetcher.fetched(pointer) as found:
         assert isinstance(found, Path) and found.read_bytes() == b"RIFF, and no more"
 
 

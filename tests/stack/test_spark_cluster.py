@@ -91,11 +91,17 @@ def assert_same(lake: Path, local: lakes.Lake) -> None:
         assert one.status()["index"] == local.status()["index"]
 
 
+def left_by_executors(stack: Stack) -> int:
+    """Bytes in all that workers keep: executors' directories and their blocks."""
+    return sum(file.stat().st_size for file in stack.directory.glob("spark-worker-*/**/*") if file.is_file())
+
+
 def test_a_run_on_the_cluster_gives_the_tables_of_a_local_run_with_twins_of_tasks(
-    local: lakes.Lake, cluster_url: str, tmp_path: Path
+    local: lakes.Lake, stack: Stack, cluster_url: str, tmp_path: Path
 ) -> None:
-    lake = for_the_cluster(tmp_path)
+    lake, before = for_the_cluster(tmp_path), left_by_executors(stack)
     drive(lake, "--master", cluster_url)
+    assert left_by_executors(stack) - before < 2 << 20, "what executors printed, and nothing that was sent to them"
     assert_same(lake, local)
     # Models were asked on the executors, and speculation may ask one again; nothing came out twice.
     assert len(set((tmp_path / "calls").read_text().split())) == 3 * ROUNDS

@@ -155,10 +155,49 @@ def test_the_stack_is_a_lake_whose_settings_name_every_server(running: Stack) ->
     assert settings.section("spark.conf")["spark.driver.host"] == "127.0.0.1"
 
 
+# Of the files that are named on its input, those that it can read.
+READER = ["xargs", "-0", "sh", "-c", 'for file; do [ -r "$file" ] && echo "$file"; done; true', "sh"]
+
+
+def test_what_a_stack_holds_is_closed_to_every_other_user(running: Stack, s3_client: Any, bucket: str) -> None:
+    s3_client.put_object(Bucket=bucket, Key="a/b", Body=b"secret")
+    files = [str(file) for file in running.directory.rglob("*") if file.is_file()]
+    assert any(name.endswith("a/b") for name in files) and any("postgres" in name for name in files)
+    assert running.directory.stat().st_mode & 0o067 == 0
+    for part in (*NAMES, "logs"):
+        assert (running.directory / part).stat().st_mode & 0o077 == 0, part
+    if os.geteuid() == 0:  # even who knows their names
+        nobody = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        reader = subprocess.run(READER, input="\0".join(files), cwd="/", stdout=-1, text=True, check=True, **nobody)
+        assert reader.stdout == ""
+
+
+def test_a_directory_that_was_open_to_all_is_closed_by_the_next_start(open_directory: Path) -> None:
+    stack = Stack(open_directory)
+    stack.up(["s3"])
+    stack.down()
+    for place in (open_directory, open_directory / "s3", open_directory / "logs"):
+        place.chmod(0o755)
+    stack.up(["s3"])
+    assert all(place.stat().st_mode & 0o077 == 0 for place in (open_directory, open_directory / "s3"))
+
+
+def test_a_users_own_settings_outlive_the_next_start(open_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["up", "--dir", str(open_directory), "--only"]
+    assert main([*where, "s3"]) == 0
+    file = open_directory / "headwater.toml"
+    file.write_text(file.read_text().replace('uri = "s3://headwater/raw"', 'uri = "s3://mine/raw"'))
+    mine = file.read_text()
+    capsys.readouterr()
+    assert main([*where, "s3"]) == 0
+    assert file.read_text() == mine
+    assert "is kept as it is" in capsys.readouterr().err
+
+
 def test_keys_are_read_by_their_owner_only_and_told_to_nobody(
     running: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in (STATE, "headwater.toml"):
+    for name in (STATE, "headwater.toml", "stack.toml"):
         assert (running.directory / name).stat().st_mode & 0o077 == 0
     assert main(["up", "--dir", str(running.directory), "--json"]) == 0
     said = capsys.readouterr()

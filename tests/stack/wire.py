@@ -24,6 +24,7 @@ class Wire:
         self._watched = watched
         self.fault: Callable[[int], str | None] = lambda _: None
         self.answers = 0
+        self.bytes = 0  # that the server has sent
         self.done: list[str] = []
         self._lock = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -60,6 +61,8 @@ class Wire:
     def _answer(self, server: socket.socket, client: socket.socket, asked: threading.Event) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 16):
+                with self._lock:
+                    self.bytes += len(data)
                 if not asked.is_set():
                     client.sendall(data)
                     continue

@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 
 from headwater.cli.session import GLOBAL_OPTIONS
-from headwater.errors import HeadwaterError, InternalError, InvalidRequest, Unavailable
+from headwater.errors import HeadwaterError, InternalError, InvalidRequest, Unavailable, describe
 
 # In the order in which a newcomer meets them; each is a module of `cli.commands`.
 COMMANDS: Final = (
@@ -131,10 +131,7 @@ def _as_ours(error: Exception) -> HeadwaterError:
             return Unavailable(f"The disk is full{_about(error)}. Make room and try again; what was committed is safe.")
         case OSError() if error.errno is not None:
             return Unavailable(f"{error.strerror}{_about(error)}.")
-    first_line = (str(error).splitlines() or ["no message"])[0][:300]
-    return InternalError(
-        f"Something broke that should not: {type(error).__name__}: {first_line} (HEADWATER_DEBUG=1 shows where.)"
-    )
+    return InternalError(f"Something broke that should not: {describe(error)} (HEADWATER_DEBUG=1 shows where.)")
 
 
 def _about(error: OSError) -> str:

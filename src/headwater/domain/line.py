@@ -13,6 +13,7 @@ from hashlib import sha256
 from json.encoder import encode_basestring as _quoted
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeGuard
+from urllib.parse import unquote
 
 from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX
@@ -29,7 +30,7 @@ _ESCAPE: Final = re.compile(r"\\\\|\\u00..")
 
 
 class Line(NamedTuple):
-    """Of a line that is no event, the names that it gives, cut short, and what it said."""
+    """Of a line that is no event, the names that it gives, cut short, what it said, and the `reason` why it is none."""
 
     sound: bool
     event_id: str | None
@@ -46,6 +47,7 @@ class Line(NamedTuple):
     text: str | None = None
     content_hash: str | None = None
     payload: str | None = None
+    reason: str | None = None
 
 
 def read_line(value: str | None) -> Line:
@@ -55,7 +57,20 @@ def read_line(value: str | None) -> Line:
         line = _event(fields)
     if line is None or len((value or "").encode()) > EVENT_BYTES_MAX:
         return _unsound(value, fields)
+    if line.customer != owner_of(line.path or ""):
+        # All of it is kept: who looks into it wants to know what was announced.
+        return line._replace(sound=False, payload=(value or "")[:PAYLOAD_LETTERS], reason="WRONG_CUSTOMER")
     return line
+
+
+def owner_of(path: str) -> str | None:
+    """Whose object it is: the second part of its path, in which `domain.keys` spells some letters as `%20`.
+
+    Every path has one owner at most, so that two names, `a b` and `a%20b`, never own the same object.
+    """
+    _, _, rest = path.partition("/")
+    part, slash, name = rest.partition("/")
+    return unquote(part) if slash and name else None
 
 
 def unsound_line(value: str | None) -> Line:
@@ -67,7 +82,8 @@ def _unsound(value: str | None, fields: Mapping[str, Any]) -> Line:
     names = (fields.get("event_id"), fields.get("modality"), fields.get("customer"), fields["pointer"].get("path"))
     event_id, modality, customer, path = (name and name[:NAME_BYTES_MAX] for name in names)
     payload = value and value[:PAYLOAD_LETTERS]
-    return Line(False, event_id, modality, customer, path, _time(fields.get("occurred_at")), payload=payload)
+    moment = _time(fields.get("occurred_at"))
+    return Line(False, event_id, modality, customer, path, moment, payload=payload, reason="BAD_EVENT")
 
 
 def _event(fields: Mapping[str, Any]) -> Line | None:

@@ -49,3 +49,9 @@ CONTENT_TYPES: dict[str, tuple[Modality, str]] = {
 def classify(name: str) -> tuple[Modality, str] | None:
     """Modality and content type by the name's ending, or None for a kind of file we do not take."""
     return CONTENT_TYPES.get(PurePath(name).suffix.lower())
+
+
+def content_type_of(path: str) -> str | None:
+    """By the name's ending, for events that do not tell; None where the ending says nothing."""
+    kind = classify(path)
+    return kind[1] if kind else None

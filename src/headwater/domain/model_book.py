@@ -115,17 +115,25 @@ class ModelBook:
 
     def activated(self, model: KnownModel) -> Self:
         """The other steps aside beside it: one value for another, so nobody sees two or none."""
+        way = f"headwater replay {model.step} --model {model.name}"
+        if model.state is State.LEAVING:
+            finish = f"headwater retire {model.step} {model.name}"
+            raise Conflict(f"{model.label} is being removed. Finish that: {finish}; then bring it back: {way}")
         if not model.kept:
-            way = f"headwater replay {model.step} --model {model.name}"
             raise Conflict(f"{model.label} has not been made for all objects yet. First: {way}")
         return type(self)(tuple(self._flipped(other, model) for other in self.models))
 
-    def retired(self, step: str, fingerprint: str) -> Self:
-        """By what it is now: it may have been activated since somebody planned to let it go."""
+    def retired(self, step: str, fingerprint: str, planned: State | None = None) -> Self:
+        """Leaving, unless it has become something else than it was when somebody planned to let it go."""
         model = self.find(step, fingerprint)
         if model.state is State.ACTIVE:
             raise Conflict(
                 f"{model.label} is active for {model.step}. Activate another one first: headwater models shows them."
+            )
+        if planned is not None and model.state is not planned:
+            raise Conflict(
+                f"{model.label} was {planned.value} when this was planned and is {model.state.value} now. "
+                f"Plan again: headwater retire {model.step} {model.fingerprint} --dry-run"
             )
         return self.with_model(replace(model, state=State.LEAVING))
 

@@ -23,7 +23,9 @@ class Pointer:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        return cls(**{name: fields[name] for name in cls.__slots__ if fields.get(name) is not None})
+        """A foreign event need not say of what type its object is."""
+        told = {name: fields[name] for name in cls.__slots__ if fields.get(name) is not None}
+        return cls(**{"content_type": "", **told})
 
 
 POINTER_TYPE = pa.struct(

@@ -7,6 +7,7 @@
 `headwater.redo`        after a rollback, how far each upstream had been read before it; gone when that is reached again
 `headwater.redone`      rows before this seq may be rows that a rollback took away, made again
 `headwater.aside`       by step and model, how many rows were added without moving a position: by a retry
+`headwater.raw`         what its rows name in the raw store: {"rows": 9, "objects": 7, "bytes": 512} (bronze only)
 `headwater.epoch`       of the run that committed last: a run with a smaller one has lost its lease
 `headwater.snapshot`    the snapshot that was current when these were set
 
@@ -29,6 +30,7 @@ GENERATION: Final = "headwater.generation"
 REDO: Final = "headwater.redo"
 REDONE: Final = "headwater.redone"
 ASIDE: Final = "headwater.aside"
+RAW: Final = "headwater.raw"
 EPOCH: Final = "headwater.epoch"
 SNAPSHOT: Final = "headwater.snapshot"
 STAMP: Final = "headwater.progress"  # in a snapshot's summary: the properties above, as one JSON document
@@ -56,6 +58,7 @@ class Progress:
     redone: int = 0
     aside: Mapping[str, int] = field(default_factory=dict)
     epoch: int = 0
+    raw: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -68,6 +71,7 @@ class Progress:
             redo=json.loads(properties.get(REDO, "{}")),
             redone=int(properties.get(REDONE, 0)),
             aside=json.loads(properties.get(ASIDE, "{}")),
+            raw=json.loads(properties.get(RAW, "{}")),
             epoch=int(properties.get(EPOCH, 0)),
         )
 
@@ -124,7 +128,13 @@ class Progress:
         return bool(self.redo) or seq < self.redone
 
     def advanced(
-        self, consumed: Positions, *, rows: int, duplicates: int = 0, aside: Mapping[str, int] | None = None
+        self,
+        consumed: Positions,
+        *,
+        rows: int,
+        duplicates: int = 0,
+        aside: Mapping[str, int] | None = None,
+        raw: Mapping[str, int] | None = None,
     ) -> Self:
         next_seq, now = self.next_seq + rows, {**self.consumed, **consumed}
         redo = _ahead(self.redo, now)
@@ -135,7 +145,8 @@ class Progress:
             duplicates=self.duplicates + duplicates,
             redo=redo,
             redone=next_seq if self.redo and not redo else self.redone,
-            aside={tag: self.aside.get(tag, 0) + (aside or {}).get(tag, 0) for tag in {*self.aside, *(aside or {})}},
+            aside=_sum(self.aside, aside or {}),
+            raw=_sum(self.raw, raw or {}),
         )
 
     def rolled_back(self, then: "Progress") -> Self:
@@ -145,6 +156,7 @@ class Progress:
             next_seq=max(self.next_seq, then.next_seq),
             consumed=then.consumed,
             duplicates=then.duplicates,
+            raw=then.raw,
             generation=self.generation + 1,
             redo=_ahead(_furthest(self.redo, self.consumed), then.consumed),
         )
@@ -155,6 +167,7 @@ class Progress:
             REDO: _text(self.redo) if self.redo else "",
             REDONE: str(self.redone or ""),
             ASIDE: _text(self.aside) if self.aside else "",
+            RAW: _text(self.raw) if self.raw else "",
             EPOCH: str(self.epoch or ""),
         }
 
@@ -190,6 +203,10 @@ def _furthest(one: Positions, other: Positions) -> dict[str, Any]:
         else:
             found[name] = max(position, found.get(name, 0))
     return found
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {*one, *other}}
 
 
 def _text(value: Mapping[str, Any]) -> str:

@@ -23,11 +23,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headwater import faults
 from headwater.clock import Clock
 from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
+from headwater.domain.modality import Modality
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
-from headwater.errors import Unavailable
-from headwater.flow.continuity import IDENTITY, Loss, lost_in_batch, record_losses
+from headwater.flow.continuity import LogReplaced, Loss, find_lost, record_losses
+from headwater.flow.log_identity import is_same_log, note_marks
 from headwater.storage.ledger import Ledger
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.table_writer import TableWriter
@@ -49,8 +50,14 @@ _SEEN: Final = pa.schema(
         pa.field("text", pa.string()),
         pa.field("content_hash", pa.string()),
         pa.field("payload", pa.string()),
+        pa.field("reason", pa.string()),
     ]
 )
+_DETAILS: Final = {
+    "CONFLICT": "id or object seen before with other content",
+    "WRONG_CUSTOMER": "the path is another customer's than the event says",
+    "BAD_EVENT": "not an event: a field is missing or malformed",
+}
 
 SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
 Position = tuple[int, int]  # partition and offset of a line of the log
@@ -59,9 +66,10 @@ Claim = tuple[str, str, int, int]  # key, content and position
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a micro-batch brought: new events, and what had expired before it was read."""
+    """What a micro-batch brought: new events, lines that were set aside, and what was gone before it was read."""
 
     events: int
+    quarantined: int = 0
     losses: Sequence[Loss] = ()
 
 
@@ -75,25 +83,26 @@ class Verdict:
     conflicts: frozenset[Position]
     # New events about an object that is known already: kept as sent, derived from once.
     echoes: frozenset[Position]
+    raw: Mapping[str, int]
 
 
 def take(writer: TableWriter, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
-    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze."""
+    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze.
+
+    Raises LogReplaced where they may be of another log than the one that the positions speak of.
+    """
     since = writer.progress(EVENTS)
     begun = since.offsets
-    brought = _sized(lines)
-    sized = _unread(brought, begun)
-    if len(sized) < len(brought) and ledger.fact(IDENTITY) not in {None, log.identity()}:
-        raise Unavailable(
-            "The log was made anew while it was being read. Run again: what is missing is told, and it begins anew."
-        )
-    with _seen(lines, sized, begun) as (seen, rows):
+    with _seen(lines, _unread(_sized(lines), begun), begun) as (seen, rows):
+        if not is_same_log(log, ledger):  # asked after they were read, and so true of when they were read
+            raise LogReplaced
         ends = _ends(seen)
-        losses = lost_in_batch(lambda partition: _offsets(seen, partition), begun, log.begin())
+        note_marks(log, ledger, ends)
+        losses = find_lost(log, ledger, lambda partition: _offsets(seen, partition), begun)
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return Taken(_bring(writer, since, rows, _judge(seen, ledger), {**begun, **ends}, clock()), losses)
+        return _bring(writer, since, rows, _judge(seen, ledger), {**begun, **ends}, clock(), losses)
 
 
 @contextmanager
@@ -120,19 +129,24 @@ def _bring(
     verdict: Verdict,
     ends: Mapping[int, int],
     now: datetime,
-) -> int:
+    losses: Sequence[Loss],
+) -> Taken:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
+    quarantined = 0
     if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
         set_aside = writer.progress(QUARANTINE)
         refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
         # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
         given = refused.toArrow() if isinstance(rows, pa.Table) else refused
-        writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine")
+        quarantined = writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
     duplicates = len(verdict.duplicates)
-    return writer.publish(EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates)
+    events = writer.publish(
+        EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates, raw=verdict.raw
+    )
+    return Taken(events, quarantined, losses)
 
 
 def _sized(lines: DataFrame | pa.Table) -> pa.Table:
@@ -212,13 +226,23 @@ def _judge(seen: pa.Table, ledger: Ledger) -> Verdict:
     checksums = pc.struct_field(sound["pointer"], "checksum")
     new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
     echoes, lies = _claim(ledger, "object", new)
+    accepted = len(new) - len(lies)
     return Verdict(
         unsound=len(seen) - len(sound),
-        accepted=len(new) - len(lies),
+        accepted=accepted,
         duplicates=frozenset(duplicates),
         conflicts=frozenset(conflicts | lies),
         echoes=frozenset(echoes),
+        raw={"rows": accepted, **_raw_objects(sound, known | lies | echoes)},
     )
+
+
+def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]:
+    """What is new in the raw store: `status` tells it without reading a row. A chat line is in the log alone."""
+    first = pc.and_not(pc.not_equal(sound["modality"], Modality.CHAT), _are_among(sound, known))
+    sizes = pc.struct_field(sound["pointer"], "size").filter(first)
+    # Not summed in Arrow: an event may claim any size, and two of the largest are more than 64 bits hold.
+    return {"objects": len(sizes), "bytes": sum(sizes.to_pylist())}
 
 
 def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Claim]:
@@ -274,6 +298,7 @@ def _refused(
     conflict = F.col("sound") & _among(verdict.conflicts)
     line = F.concat_ws(":", F.lit("log"), "log_partition", F.coalesce("log_offset", F.xxhash64("payload")))
     said = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
+    reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
     # A run that was killed between the two tables has quarantined these lines already.
     fresh = rows.where(_is_unread(begun))
     return fresh.where(~F.col("sound") | conflict).select(
@@ -284,10 +309,8 @@ def _refused(
         F.lit("bronze").alias("step"),
         F.lit(None).cast("string").alias("model"),
         F.lit(None).cast("string").alias("fingerprint"),
-        F.when(conflict, "CONFLICT").otherwise("BAD_EVENT").alias("reason"),
-        F.when(conflict, "id or object seen before with other content")
-        .otherwise("not an event: a field is missing or malformed")
-        .alias("detail"),
+        reason.alias("reason"),
+        F.create_map(*(F.lit(word) for pair in _DETAILS.items() for word in pair))[reason].alias("detail"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("long").alias("event_seq"),
         "occurred_at",

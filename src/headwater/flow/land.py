@@ -9,25 +9,24 @@ Invariant: an object is durable before its event is published. A crash between t
 
 import hashlib
 import os
-import stat
 import uuid
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from glob import has_magic, iglob
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from headwater import faults
 from headwater.clock import Clock, utc_now
-from headwater.domain.event import Event
+from headwater.domain.event import EVENT_BYTES_MAX, Event
 from headwater.domain.keys import chat_key, raw_key
 from headwater.domain.modality import CONTENT_TYPES, Modality, classify
 from headwater.domain.pointer import Pointer
-from headwater.errors import HeadwaterError, InvalidRequest, NotFound, Unavailable
+from headwater.errors import HeadwaterError, InvalidRequest
+from headwater.flow.sources import Skipped, Source, expand, unreadable
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.raw_store import ObjectStat, RawStore
 
@@ -36,17 +35,18 @@ BATCH_EVENTS: Final = 256
 BATCH_SECONDS: Final = 1.0  # about the longest that a file which is stored waits for its event
 WRITERS: Final = 8  # storing is mostly waiting for the disk to sync, and a disk syncs several files at once
 
-Status = Literal["stored", "already there", "failed"]
+Status = Literal["stored", "already there", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What became of one file or text; exactly one of `event` and `error` is there."""
+    """What became of one file or text: `event` is there if it arrived, `error` if it failed, `reason` if skipped."""
 
     source: str
     status: Status
     event: Event | None = None
     error: HeadwaterError | None = None
+    reason: str | None = None
 
 
 def land_file(
@@ -59,7 +59,7 @@ def land_file(
     at: datetime | None = None,
 ) -> Landed:
     """`at` is the file's time of modification unless told, so the same file twice is one event."""
-    landed = _store_file(raw, path, customer, event_id, at)
+    landed = _store_file(raw, Source(str(path)), customer, event_id, at)
     _publish(log, [landed])
     return landed
 
@@ -91,7 +91,11 @@ def text_event(text: str, customer: str, event_id: str, at: datetime) -> Event:
     """A message as an event, checked; publish many of them at once where there are many."""
     data = _checked_text(text)
     pointer = Pointer(chat_key(customer, event_id), len(data), "text/plain", hashlib.sha256(data).hexdigest())
-    return Event(event_id, Modality.CHAT, customer, pointer, _to_millisecond(at), text)
+    event = Event(event_id, Modality.CHAT, customer, pointer, _to_millisecond(at), text)
+    # A letter may take six in JSON; a short text fits whatever it holds.
+    if len(data) > EVENT_BYTES_MAX // 8 and len(event.to_json().encode()) > EVENT_BYTES_MAX:
+        raise InvalidRequest("The text holds too many control characters to travel in a log. Put it as a PDF.")
+    return event
 
 
 def land_many(
@@ -102,16 +106,21 @@ def land_many(
     *,
     event_id: str | None = None,
     at: datetime | None = None,
+    follow_links: bool = False,
     clock: Clock = utc_now,
 ) -> Iterator[Landed]:
-    """One result for each file, in order; events are published in batches, and no result comes before its event."""
-    paths = _only_one(patterns) if event_id else expand(patterns)
+    """One result for each file, in order; events are published in batches, and no result comes before its event.
+
+    Links in a directory, or that a glob finds, are skipped unless `follow_links`; one that is named is followed.
+    """
+    sources = expand(patterns, follow_links=follow_links)
     batch = _Batch(log, clock)
     with ThreadPoolExecutor(WRITERS, "land") as pool:
         try:
-            for path in paths:
-                batch.make_room(path.name)
-                batch.storing.append((path.name, pool.submit(_attempt, raw, path, customer, event_id, at)))
+            for source in _only_one(sources) if event_id else sources:
+                name = source.path.name
+                batch.make_room(name)
+                batch.storing.append((name, pool.submit(_attempt, raw, source, customer, event_id, at)))
                 if batch.is_due():
                     yield from batch.publish()
             batch.settle_all()
@@ -122,17 +131,33 @@ def land_many(
             batch.publish()
 
 
-def expand(patterns: Iterable[str | Path]) -> Iterator[Path]:
-    """Files as they are, directories recursively without what is hidden, globs; sorted, each path once.
+def land_lines(
+    log: PointerLog,
+    lines: Iterable[str | bytes | None],
+    customer: str,
+    *,
+    event_id: str | None = None,
+    id_prefix: str | None = None,
+    at: datetime | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[Landed]:
+    """One message a line, one result for each that is not blank, as they come; a bad one costs only itself.
 
-    What matches nothing is given back as it is, for its result to say so.
+    Events are published in batches; None among the lines says that no more has come yet, and what waits goes out. The
+    same line at the same place of the input is the same message, so the same input again adds nothing. `event_id` is
+    for a single line.
     """
-    seen: set[str] = set()
-    for pattern in patterns:
-        for path in _matches(str(pattern)):
-            if (place := os.path.abspath(path)) not in seen:
-                seen.add(place)
-                yield Path(path)
+    batch, number = _Batch(log, clock), 0
+    try:
+        for line in lines:
+            number += line is not None
+            if line is not None and (line.strip() or _is_too_long(line)):
+                batch.add(_attempt_line(line, number, customer, event_id, id_prefix, at or clock()))
+            if line is None or batch.is_due():
+                yield from batch.publish()
+        yield from batch.publish()
+    finally:
+        batch.publish()  # interrupted: what was read is not lost
 
 
 def find_orphans(raw: RawStore, known: Container[str], *, stored_before: datetime) -> Iterator[ObjectStat]:
@@ -163,7 +188,10 @@ class _Batch:
 
     def _settle(self) -> None:
         _, landed = self.storing.popleft()
-        self.waiting.append(landed.result())
+        self.add(landed.result())
+
+    def add(self, landed: Landed) -> None:
+        self.waiting.append(landed)
         self.since = self.since or self.clock()
 
     def is_due(self) -> bool:
@@ -175,49 +203,74 @@ class _Batch:
         results, self.waiting, self.since = self.waiting, [], None
         try:
             _publish(self.log, results)
+        except InvalidRequest:  # of one of them; the others go on, and an event that went out twice is one
+            return [self._publish_alone(landed) for landed in results]
         except HeadwaterError as error:
-            return [_failed(landed.source, landed.error or error) for landed in results]
+            return [_failed(landed.source, error) if landed.event else landed for landed in results]
         return results
+
+    def _publish_alone(self, landed: Landed) -> Landed:
+        try:
+            _publish(self.log, [landed])
+        except HeadwaterError as error:
+            return _failed(landed.source, error)
+        return landed
 
 
 def _publish(log: PointerLog, results: Iterable[Landed]) -> None:
     log.publish([landed.event for landed in results if landed.event])
 
 
-def _attempt(raw: RawStore, path: Path, customer: str, event_id: str | None, at: datetime | None) -> Landed:
+def _attempt(raw: RawStore, source: Source, customer: str, event_id: str | None, at: datetime | None) -> Landed:
     try:
-        return _store_file(raw, path, customer, event_id, at)
+        return _store_file(raw, source, customer, event_id, at)
+    except Skipped as reason:
+        return Landed(str(source.path), "skipped", reason=str(reason))
     except HeadwaterError as error:
-        return _failed(str(path), error)
+        return _failed(str(source.path), error)
+
+
+def _attempt_line(
+    line: str | bytes, number: int, customer: str, event_id: str | None, id_prefix: str | None, at: datetime
+) -> Landed:
+    source = f"-:{number}"
+    if _is_too_long(line):  # and perhaps not all of it, so it is judged no further
+        long = f"Line {number} has more than {TEXT_BYTES_MAX} bytes, the most that a message has. Put it as a PDF."
+        return _failed(source, InvalidRequest(long))
+    try:
+        text = (line if isinstance(line, str) else line.decode()).rstrip("\r\n")
+        event_id = event_id or _line_id(text, number, customer, id_prefix)
+        return Landed(source, "stored", text_event(text, customer, event_id, at))
+    except UnicodeDecodeError:
+        return _failed(source, InvalidRequest(f"Line {number} is not UTF-8. Convert the input, and put it again."))
+    except HeadwaterError as error:
+        return _failed(source, error)
+
+
+def _is_too_long(line: str | bytes) -> bool:
+    """A text of fewer letters may have more bytes, and is refused as any other is."""
+    return len(line) > TEXT_BYTES_MAX + 2  # of its end
+
+
+def _line_id(text: str, number: int, customer: str, prefix: str | None) -> str:
+    if prefix is not None:
+        return f"{prefix}-{number}"
+    said = hashlib.sha256(f"{customer}\0{text}".encode(errors="surrogatepass")).hexdigest()
+    return f"line-{number}-{said[:24]}"
 
 
 def _failed(source: str, error: HeadwaterError) -> Landed:
     return Landed(source, "failed", error=error)
 
 
-def _store_file(raw: RawStore, path: Path, customer: str, event_id: str | None, at: datetime | None) -> Landed:
-    try:
-        # Non-blocking, so that a pipe lying among the files does not stop everything.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            found = os.fstat(stream.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise InvalidRequest(f"{path} is not a regular file. Copy its content to a file and put that.")
-            moment = at or datetime.fromtimestamp(found.st_mtime, UTC)
-            landed = _store(raw, stream, path.name, customer, event_id, moment)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return replace(landed, source=str(path))
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> HeadwaterError:
-    """The one place where a source file's errors become ours."""
-    if isinstance(error, FileNotFoundError):
-        what = "matches no file" if has_magic(str(path)) else "does not exist"
-        return NotFound(f"{path} {what}. Check the name and put it again.")
-    if isinstance(error, IsADirectoryError | PermissionError | ValueError):
-        return InvalidRequest(f"{str(path)!r} cannot be read: {error}. Check the name and its permissions.")
-    return Unavailable(f"{path} cannot be read: {error}. Check its disk and put it again.")
+def _store_file(raw: RawStore, source: Source, customer: str, event_id: str | None, at: datetime | None) -> Landed:
+    with source.open() as stream:
+        try:
+            moment = at or datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
+            landed = _store(raw, stream, source.path.name, customer, event_id, moment)
+        except (OSError, ValueError) as error:
+            raise unreadable(source.path, error) from error
+    return replace(landed, source=str(source.path))
 
 
 def _store(raw: RawStore, stream: BinaryIO, name: str, customer: str, event_id: str | None, at: datetime) -> Landed:
@@ -257,29 +310,8 @@ def _checked_text(text: str) -> bytes:
     return data
 
 
-def _only_one(patterns: Iterable[str | Path]) -> list[Path]:
-    paths = list(islice(expand(patterns), 2))
-    if len(paths) > 1:
+def _only_one(sources: Iterable[Source]) -> list[Source]:
+    found = list(islice(sources, 2))
+    if len(found) > 1:
         raise InvalidRequest("--id names one file, but several were given. Put them one by one, or leave --id out.")
-    return paths
-
-
-def _matches(pattern: str) -> Iterable[str]:
-    if os.path.isdir(pattern):
-        return _walk(pattern)
-    if os.path.lexists(pattern) or not has_magic(pattern):
-        return [pattern]
-    return _globbed(pattern)
-
-
-def _globbed(pattern: str) -> list[str]:
-    """A glob skips what is hidden by itself; a directory that it names is walked."""
-    matches = sorted(iglob(pattern, recursive=True))
-    files = [file for match in matches for file in (_walk(match) if os.path.isdir(match) else [match])]
-    return files or [pattern]
-
-
-def _walk(directory: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(directory):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(folder, name) for name in sorted(files) if not name.startswith("."))
+    return found

@@ -40,11 +40,11 @@ class Loop:
         self._thread.join()
         self.check()
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = True) -> None:
         """End after the piece of work that is under way. Twice is once, and before the start is no harm."""
         self._stopped.set()
         self._woken.set()
-        if self._thread.is_alive():
+        if wait and self._thread.is_alive():
             self._thread.join()
 
     def _go(self) -> None:

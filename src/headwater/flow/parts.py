@@ -4,8 +4,9 @@ Arrow's bytes travel as they are, a part a task. As columns of a DataFrame every
 together again by the JVM on both ways, and the first batch of a session would wait for the code that does so.
 """
 
-import re
+import sys
 import threading
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,8 +21,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.errors import Unavailable
+from headwater.errors import HeadwaterError, InternalError, describe, sound_text
 from headwater.storage.packed_environment import is_local
+from headwater.storage.spark_errors import translate
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -58,6 +60,19 @@ def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: i
             parts[part] += numbers[known]
     whole = rows.combine_chunks()  # else every part would put all pieces together again
     return [whole.take(pa.array(part, pa.int64())) for part in parts if part]
+
+
+def deal_in_order(rows: pa.Table, content: Column, parts: int) -> list[pa.Table]:
+    """The rows in turn, those with the same content together, each part in the order of the whole.
+
+    What several workers leave undone at the end is then the end of the whole, give or take a few.
+    """
+    turns: dict[str, int] = {}
+    for known in content.to_pylist():
+        turns.setdefault(known, len(turns) % parts)
+    places = pa.array([turns[known] for known in content.to_pylist()], pa.int64())
+    dealt = [rows.filter(pc.equal(places, part)).combine_chunks() for part in range(parts)]
+    return [part for part in dealt if len(part)]
 
 
 def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size: str, workers: int) -> DataFrame:
@@ -112,6 +127,21 @@ def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     threading.Thread(target=wake, name="wake workers", daemon=True).start()
 
 
+def sound_errors(work: Batches) -> Batches:
+    """The same work; what it raises can be told by a worker. Spark waits for ever for one that cannot say what it has:
+    half a character in an exception's text is enough, also in that of one that only caused it."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from work(batches)
+        except Exception as error:
+            print(sound_text(traceback.format_exc()), file=sys.stderr)
+            ours = error if isinstance(error, HeadwaterError) else InternalError(describe(error))
+            raise ours from None
+
+    return run
+
+
 def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, schema: pa.Schema) -> pa.Table:
     """Every part through `work` in a worker; their rows, together."""
     if not parts:
@@ -119,9 +149,9 @@ def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, sch
     packed = [_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts]
     given = spark.sparkContext.parallelize(packed, len(packed))
     try:
-        answers = given.map(lambda part: _pack(schema, work(_unpack(part)))).collect()
+        answers = given.map(lambda part: _pack(schema, sound_errors(work)(_unpack(part)))).collect()
     except Py4JJavaError as error:
-        raise _ours(error) from error
+        raise translate(error) from error
     return pa.concat_tables([pa.Table.from_batches(_unpack(answer), schema) for answer in answers])
 
 
@@ -137,15 +167,9 @@ def kept(made: DataFrame) -> Iterator[DataFrame]:
         held.count()  # now, and by all workers at once: a look at the first rows would ask for one part after the other
         yield held
     except (Py4JJavaError, PySparkException) as error:
-        raise _ours(error) from error
+        raise translate(error) from error
     finally:
         held.unpersist()
-
-
-def _ours(error: Exception) -> Exception:
-    """A worker's word that something is not to be had is one of ours; anything else stays what it is."""
-    told = re.search(r"headwater\.errors\.Unavailable: (.*)", str(error))
-    return Unavailable(told.group(1)) if told else error
 
 
 def _pack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:

@@ -23,7 +23,7 @@ from headwater.flow.models.choice import CHOICES, require_same
 from headwater.flow.models.loaded import models_of
 from headwater.flow.pace import Pace
 from headwater.flow.retry import note_due
-from headwater.flow.rows import Cut, batch_cut
+from headwater.flow.rows import Cut, batch_cut, driver_rows
 from headwater.flow.run import Run
 from headwater.flow.spent import Spent
 from headwater.storage.model_book import change_book, read_book
@@ -37,11 +37,13 @@ _TEXTS_AT_ONCE: Final = 5_000
 class Allowance:
     """How far a replay may go, asked before every batch with what was spent so far and where it stands.
 
-    `until` is the first event that is not to be read, for a derivation; `texts` is how many more, for an embedder.
+    `until` is the first event that is not to be read, for a derivation; `money` is what is left, None without a bound.
+    Every call is held to it: no call is made that it cannot pay, or, where nobody can say before what a call will cost,
+    one at a time, so that it is overdrawn by one call at most.
     """
 
     until: int
-    texts: int
+    money: float | None = None
 
 
 Allow = Callable[[Spent, int], Allowance | None]
@@ -56,6 +58,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
             run.end_cut_short()
         run.follow(without=without)
         pace = Pace(run.settings.number("run.batch_seconds"), batch_cut(run.writer).rows)
+        alone = not _is_priced_before(run, known)
         while not run.stop.is_set():
             run.check()
             may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
@@ -63,11 +66,17 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
                 break
             # As long as it is not known to have caught up, the stage must not go on without it.
             with run.findable.embedding if known.step == EMBED else nullcontext():
-                caught_up = not _step(run, known, may, pace)
-                if caught_up:
+                made = _step(run, known, may, pace, alone=alone)
+                if made is None:
+                    run.expect_aside(passing=1, slow=1)  # from here on what it left is tried again by every run
                     _caught_up(run, known)
-            if caught_up:
-                note_due(run.spark, run.ledger)  # from here on what it left in quarantine is tried again by every run
+            if made is not None and made.over:
+                if alone:
+                    break
+                alone = True  # each worker had its share: what is left of all is for one
+            if made is None:
+                note_due(run.spark, run.ledger)
+                run.stragglers.expect()
                 run.finish()
                 return True
             run.derive()
@@ -80,11 +89,19 @@ def _position(run: Run, known: KnownModel) -> int:
     return peek_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
 
 
-def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
+def _is_priced_before(run: Run, known: KnownModel) -> bool:
+    """Whether what a call costs is known before it is made, so that several may be under way. Of texts it is, but
+    their calls are quick, and made in the order of the texts."""
+    setting = CHOICES[known.step]
+    card = models_of(run.settings).chosen(setting, known.name).card(setting)
+    return known.step != EMBED and card.price_unit != "1k_tokens"
+
+
+def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | Embeddings | None:
     begun = time.monotonic()
-    made = _embed(run, known, may) if known.step == EMBED else _derive(run, known, may, pace)
+    made = _embed(run, known, may) if known.step == EMBED else _derive(run, known, may, pace, alone=alone)
     if made is None:
-        return False
+        return None
     seen = made.texts if isinstance(made, Embeddings) else made.events
     pace.learn(seen, time.monotonic() - begun)
     effort = made.efforts.get(_tag(known), Spent())
@@ -96,20 +113,25 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> bool:
     if made.quarantined:  # tried again when the model has caught up
         run.account.count("quarantine", made.quarantined)
     telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
-    return True
+    return made
 
 
-def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace) -> Derived | None:
+def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | None:
     workers = run.spark.sparkContext.defaultParallelism
     book = only_by(read_book(run.ledger), known)
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
+    if not work.planned()[_tag(known)].paid:  # what is paid is paid within its budget: nothing of it is set aside
+        work = work.hurried()
     cut = Cut(pace.rows, batch_cut(run.writer).bytes)
-    return replay_next(run.writer, work, _tag(known), cut, workers, may.until)
+    if may.money is not None:
+        workers = 1 if alone else workers
+        work = replace(work, purse=may.money / workers, alone=alone)
+        cut = Cut(min(pace.rows, driver_rows(run.writer)), cut.bytes)
+    return replay_next(run.writer, work, _tag(known), cut, workers, may.until, run.expect_aside)
 
 
 def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
-    rows = max(1, min(_TEXTS_AT_ONCE, may.texts))
-    return replay_embed_next(run.writer, known, batch_rows=rows, clock=run.clock)
+    return replay_embed_next(run.writer, known, batch_rows=_TEXTS_AT_ONCE, clock=run.clock, purse=may.money)
 
 
 def _caught_up(run: Run, known: KnownModel) -> None:

@@ -20,10 +20,14 @@ from headwater.storage.table_writer import Rows, TableWriter
 _IN_DRIVER: Final = {True: 50_000, False: 2_000}
 
 
+def driver_rows(writer: TableWriter) -> int:
+    """The largest batch that the driver takes in hand."""
+    return writer.settings.whole("run.driver_rows") or _IN_DRIVER[is_local(str(writer.spark.sparkContext.master))]
+
+
 def are_spread(writer: TableWriter, rows: int) -> bool:
     """Whether a batch of so many rows goes from table to table without passing through the driver."""
-    chosen = writer.settings.whole("run.driver_rows")
-    return rows > (chosen or _IN_DRIVER[is_local(str(writer.spark.sparkContext.master))])
+    return rows > driver_rows(writer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ lease names who holds it.
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,10 +23,11 @@ from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
 from headwater.flow import bronze
 from headwater.flow.account import Account
-from headwater.flow.continuity import Loss, resume
+from headwater.flow.continuity import Continuity, LogReplaced, Loss
 from headwater.flow.derive.plan import plan_work
-from headwater.flow.derive.stage import derive_next, is_cut_short
-from headwater.flow.derive.worker import Work, derive_soon
+from headwater.flow.derive.stage import Derived, derive_next, is_cut_short
+from headwater.flow.derive.work import Work
+from headwater.flow.derive.worker import derive_soon
 from headwater.flow.embed.stage import Embeddings
 from headwater.flow.findable import Findable
 from headwater.flow.intake import Intake, open_intake
@@ -34,16 +35,18 @@ from headwater.flow.loop import Loop
 from headwater.flow.models.introduce import introduce, settle_models
 from headwater.flow.pace import Pace
 from headwater.flow.parts import wake_workers
-from headwater.flow.pending import is_due
-from headwater.flow.retry import Retrying, expect_due, note_due
+from headwater.flow.pending import expect_aside, is_due
+from headwater.flow.retry import Retrying, note_due
 from headwater.flow.rows import Cut, batch_cut
 from headwater.flow.spent import Spent
+from headwater.flow.stragglers import Stragglers
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
 from headwater.storage.model_book import read_book
 from headwater.storage.peek import peek_progress
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.spark import POOL
+from headwater.storage.spark_errors import check_jvm
 from headwater.storage.table_writer import TableWriter
 from headwater.storage.vector_index import VectorIndex
 
@@ -69,9 +72,11 @@ class Run:
     account: Account = field(default_factory=Account)
     _came: threading.Event = field(default_factory=threading.Event)
     _ends: ExitStack = field(default_factory=ExitStack)
+    _continuity: Continuity = field(init=False, repr=False)
     _intake: Intake = field(init=False, repr=False)
     findable: Findable = field(init=False)
     _finding: Loop = field(init=False)
+    stragglers: Stragglers = field(init=False)
     _without: str = ""
     _resting: bool = False
     _pace: Pace = field(init=False)
@@ -86,8 +91,10 @@ class Run:
         return self.writer.settings
 
     def __post_init__(self) -> None:
+        self._continuity = Continuity(self.writer, self.log, self.ledger, self.clock, self._tell_lost)
         self.findable = Findable(self.writer, self.ledger, self.index, self.clock, self._tell_found)
         self._finding = Loop("embed and index", self._make_findable)
+        self.stragglers = Stragglers(self.writer, self.ledger, self.clock, self._tell_derived)
         self._pace = Pace(self.settings.number("run.batch_seconds"), batch_cut(self.writer).rows)
 
     def once(self) -> dict[str, int]:
@@ -96,8 +103,10 @@ class Run:
             self.begin()
             self._intake.drain()
             self._finding.start()
+            self.stragglers.start()
             while not self.stop.is_set() and (self.derive() or self._retry_due()):
                 self._finding.check()
+                self.stragglers.check()
             self.finish()
             if not self.stop.is_set():
                 self.findable.check()
@@ -125,7 +134,7 @@ class Run:
         known = introduce(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        retried = Retrying(self.writer, book, self.clock, known).all_of(reason, spent)
+        retried = Retrying(self.writer, self.ledger, book, self.clock, known).all_of(reason, spent)
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
         self.account.count("tried", retried.tried)
@@ -144,7 +153,8 @@ class Run:
             while not ended.wait(_STOP_LOOK_SECONDS):
                 if self.stop.is_set() or failed.is_set():
                     self._came.set()
-                    self.spark.sparkContext.cancelAllJobs()
+                    with suppress(Exception):  # a JVM that is gone has no jobs, and who waits for them knows by himself
+                        self.spark.sparkContext.cancelAllJobs()
 
         watcher = threading.Thread(target=cancel_when_stopped, name="stop", daemon=True)
         watcher.start()
@@ -152,7 +162,8 @@ class Run:
             yield
         except BaseException as error:
             failed.set()
-            if not (self.stop.is_set() and isinstance(error, PySparkException | Py4JError)):
+            cancelled = any(isinstance(one, PySparkException | Py4JError) for one in (error, error.__cause__))
+            if not (self.stop.is_set() and cancelled):
                 raise
         finally:
             try:
@@ -165,17 +176,20 @@ class Run:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
         wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
         settle_models(self.settings, self.ledger, self.clock)
-        start, losses = resume(self.writer, self.log, self.ledger, self.clock)
-        self._tell_lost(losses)
+        start = self._continuity.resume()
         self._expire()
-        self._intake = open_intake(self.writer, self.log, start, self._bring, self.stop)
+        self._intake = open_intake(self.writer, self.log, start, self._bring, self.stop, self._continuity)
         self._ends.callback(self._intake.stop)
         self._ends.callback(self._finding.stop)
+        self._ends.callback(self.stragglers.stop)
 
     def _expire(self) -> None:
         """Once an hour: a run that goes on for weeks would else keep every event that it has read."""
-        if time.monotonic() >= self._expire_after:
-            self._expire_after = time.monotonic() + _EXPIRE_SECONDS
+        if time.monotonic() < self._expire_after:
+            return
+        self._expire_after = time.monotonic() + _EXPIRE_SECONDS
+        with suppress(LogReplaced):  # positions say nothing of another log; the intake begins it anew
+            self._continuity.check()
             self.log.expire(self.clock(), peek_progress(self.settings, EVENTS).offsets)
 
     def follow(self, *, without: str = "") -> None:
@@ -183,11 +197,15 @@ class Run:
         self._without = without
         self._intake.follow()
         self._finding.start()
+        if without != "derive":
+            self.stragglers.start()
 
     def check(self) -> None:
-        """Raise what has ended one of the other threads."""
+        """Raise what has ended one of the other threads, or Spark."""
+        check_jvm()
         self._intake.check()
         self._finding.check()
+        self.stragglers.check()
 
     def finish(self) -> None:
         """Bring in no more; derive, embed and index what there is, and organise it, unless the run is stopped."""
@@ -196,6 +214,8 @@ class Run:
         self._intake.check()
         while not self.stop.is_set() and self.derive():
             self._finding.check()
+        if not self.stop.is_set():
+            self.stragglers.finish()
         self._resting = True
         self._finding.finish()
 
@@ -208,7 +228,7 @@ class Run:
         if losses:
             self._count("lost", sum(loss.events for loss in losses))
             telemetry.note(
-                "log.lost", level="error", losses=[asdict(loss) for loss in losses], way_out="headwater rescan"
+                "log.lost", level="error", losses=[loss.to_dict() for loss in losses], way_out="headwater rescan"
             )
 
     def _bring(self, lines: DataFrame | pa.Table) -> None:
@@ -216,15 +236,13 @@ class Run:
         taken = bronze.take(self.writer, lines, log=self.log, ledger=self.ledger, clock=self.clock)
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
+        self._count_quarantined(taken.quarantined, "bronze")
         _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
         self._came.set()
 
     def derive(self) -> bool:
         """One batch; False when there was nothing to do."""
-        if self._without == "derive" or not self._derive():
-            return False
-        self.wake()
-        return True
+        return self._without != "derive" and self._derive()
 
     def wake(self) -> None:
         """Something was made that can be embedded and indexed."""
@@ -243,7 +261,7 @@ class Run:
     def _tell_found(self, stage: str, done: int, begun: float, made: Embeddings | None) -> None:
         self._count(stage, done)
         if made is not None:
-            self._count_quarantined(made.quarantined, stage, passing=False)
+            self._count_quarantined(made.quarantined, stage)
             self.account.add(made.efforts, read_book(self.ledger).labels())
         next_seq = self.index.position() if made is None else self.writer.progress(EMBEDDINGS).next_seq
         _tell_commit(stage, done, begun, next_seq=next_seq)
@@ -252,15 +270,21 @@ class Run:
         cut = Cut(self._pace.rows, batch_cut(self.writer).bytes)
         work = self._work()
         begun = time.monotonic()
-        derived = derive_next(self.writer, work, cut, self._workers)
+        derived = derive_next(self.writer, work, cut, self._workers, self.expect_aside)
         if derived is None:
             return False
         self._pace.learn(derived.events, time.monotonic() - begun)
-        self._count("derive", derived.events)
-        self._count_quarantined(derived.quarantined, "derive", passing=bool(derived.passing))
-        self.account.add(derived.efforts, work.labels())
-        _tell_commit("derive", derived.events, begun, tables=dict(derived.rows))
+        self._tell_derived("derive", derived, begun, work)
+        if derived.slow:
+            self.stragglers.expect()
         return True
+
+    def _tell_derived(self, stage: str, derived: Derived, begun: float, work: Work) -> None:
+        self._count(stage, derived.events)
+        self._count_quarantined(derived.quarantined, stage)
+        self.account.add(derived.efforts, work.labels())
+        _tell_commit(stage, derived.events, begun, tables=dict(derived.rows))
+        self.wake()
 
     @property
     def _workers(self) -> int:
@@ -268,12 +292,14 @@ class Run:
 
     def _work(self) -> Work:
         """The book is read for every batch: a model that was activated or retired meanwhile counts from here on."""
-        return plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=self._workers)
+        work = plan_work(self.settings, read_book(self.ledger), now=self.clock(), share=self._workers)
+        return work.hurried()
 
-    def _count_quarantined(self, rows: int, stage: str, *, passing: bool) -> None:
+    def expect_aside(self, passing: int, slow: int) -> None:
+        expect_aside(self.ledger, self.clock(), passing, slow)
+
+    def _count_quarantined(self, rows: int, stage: str) -> None:
         self._count("quarantine", rows)
-        if rows and passing:
-            expect_due(self.ledger, self.clock())
         if rows:
             telemetry.note("quarantine.grew", level="warning", stage=stage, rows=rows)
 
@@ -284,8 +310,9 @@ class Run:
         begun = time.monotonic()
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        retried = Retrying(self.writer, book, self.clock).due(spent)
+        retried = Retrying(self.writer, self.ledger, book, self.clock, hurried=True).due(spent)
         note_due(self.spark, self.ledger)
+        self.stragglers.expect()
         self.account.add(spent, book.labels())
         self.wake()
         _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)

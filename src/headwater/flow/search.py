@@ -18,7 +18,8 @@ from typing import Any, Final
 from headwater.clock import to_text
 from headwater.domain.modality import Modality
 from headwater.errors import InvalidRequest
-from headwater.flow.models.port import Model, vector_of
+from headwater.flow.models.answers import ask_vector
+from headwater.flow.models.port import Model
 from headwater.storage.vector_index import Entry, Filter, VectorIndex
 
 LIMIT_MAX: Final = 1_000
@@ -122,14 +123,14 @@ def _candidates(
     fingerprint = embedder.card.fingerprint
     with ThreadPoolExecutor(1) as beside:
         worded = beside.submit(index.search, fingerprint, query, depth, only)
-        return index.search(fingerprint, vector_of(embedder.run([query])[0]), depth, only), worded.result()
+        return index.search(fingerprint, ask_vector(embedder, query), depth, only), worded.result()
 
 
 def _shown(index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter) -> list[Entry]:
     """Pictures that look like the query."""
     if pictures is None or only.modality not in {None, Modality.IMAGE}:
         return []
-    found = index.search(pictures.card.fingerprint, vector_of(pictures.run([query])[0]), depth, only)
+    found = index.search(pictures.card.fingerprint, ask_vector(pictures, query), depth, only)
     return [entry for entry in found if entry.score >= LIKENESS_MIN]
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.domain.tables import EFFORT
+from headwater.flow.models.spending import OVER_BUDGET
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +18,10 @@ _EFFORT: Final = tuple(field.name for field in EFFORT)
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """`calls` are answers that a model was asked for, `remembered` those it was spared, `faults` those that failed."""
+    """`calls` are answers that a model was asked for, `remembered` those it was spared, `faults` those that failed.
+
+    `cost` is of calls and of faults: a service that answered with something useless has been paid.
+    """
 
     calls: int = 0
     remembered: int = 0
@@ -48,8 +52,11 @@ def spent_by_tag(rows: "pa.Table | DataFrame") -> dict[str, Spent]:
     failed = pc.is_valid(rows["reason"])
     spared = pc.and_not(pc.fill_null(rows["remembered"], False), failed)
     called = pc.invert(pc.or_(failed, spared))
-    counted = {"calls": called, "remembered": spared, "faults": failed}
-    added = {name: pc.if_else(called, pc.fill_null(rows[name], 0), 0) for name in _EFFORT}
+    unpaid = pc.fill_null(pc.equal(rows["reason"], OVER_BUDGET), False)
+    counted = {"calls": called, "remembered": spared, "faults": pc.and_not(failed, unpaid)}
+    # What failed may have been paid for all the same; its `attempts` are those of quarantine.
+    paid = {name: called if name == "attempts" else pc.invert(spared) for name in _EFFORT}
+    added = {name: pc.if_else(paid[name], pc.fill_null(rows[name], 0), 0) for name in _EFFORT}
     columns = {name: pc.cast(column, pa.int64()) for name, column in counted.items()} | added
     tag = pc.binary_join_element_wise(rows["step"], rows["fingerprint"], "/")
     sums = pa.table({"tag": tag, **columns}).group_by("tag").aggregate([(name, "sum") for name in columns])
@@ -70,8 +77,9 @@ def _spent_in_spark(rows: "DataFrame") -> dict[str, Spent]:
     failed = F.col("reason").isNotNull()
     spared = ~failed & F.coalesce(F.col("remembered"), F.lit(False))
     called = ~failed & ~spared
-    counted = {"calls": called, "remembered": spared, "faults": failed}
+    counted = {"calls": called, "remembered": spared, "faults": failed & (F.col("reason") != OVER_BUDGET)}
     sums = [F.sum(flag.cast("long")).alias(name) for name, flag in counted.items()]
-    sums += [F.sum(F.when(called, F.coalesce(F.col(name), F.lit(0))).otherwise(0)).alias(name) for name in _EFFORT]
+    paid = {name: called if name == "attempts" else ~spared for name in _EFFORT}
+    sums += [F.sum(F.when(paid[name], F.coalesce(F.col(name), F.lit(0))).otherwise(0)).alias(name) for name in _EFFORT]
     tagged = rows.groupBy(F.concat_ws("/", "step", "fingerprint").alias("tag")).agg(*sums).collect()
     return {row["tag"]: Spent(**{name: row[name] for name in (*counted, *_EFFORT)}) for row in tagged}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from headwater.errors import Unavailable
-from headwater.storage.jars import spark_home
+from headwater.storage.cache import remove_unfinished
+from headwater.storage.jars import FETCHING, spark_home
 from headwater.storage.java import check_java
 
 FETCH_SECONDS: Final = 900
@@ -36,7 +37,8 @@ def fetch(target: Path, modules: Sequence[Module], sha256: str) -> None:
     `sha256` is of the lines `<sha256>  <file>` of all jars, sorted by file: what a module depends on is pinned with it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
+    remove_unfinished(target.parent, FETCHING)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=FETCHING) as scratch:
         jars = Path(scratch, "jars")
         log = _run_ivy(Path(scratch), jars, modules)
         found = _digest(jars)

@@ -14,6 +14,7 @@ from headwater.stack.ivy import fetch
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
 from headwater.stack.versions import KAFKA, KAFKA_JARS_SHA256, KAFKA_MODULES
+from headwater.storage import jars
 from headwater.storage.cache import cache_directory
 from headwater.storage.java import check_java
 
@@ -51,6 +52,7 @@ class Kafka(Part):
     name = "kafka"
     group = "kafka"
     ports: ClassVar = ("kafka", "kafka-controller")
+    connector = jars.KAFKA
 
     @property
     def url(self) -> str:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from headwater.stack.process import Command
 from headwater.stack.state import LOOPBACK
+from headwater.storage.jars import Jar
 
 Report = Callable[[str], None]
 
@@ -32,6 +33,7 @@ class Part(ABC):
     group: ClassVar[str]
     ports: ClassVar[tuple[str, ...]]  # the first is the one clients use
     wave: ClassVar[int] = 0  # started when all earlier waves are ready
+    connector: ClassVar[tuple[Jar, ...]] = ()  # what Spark reaches it with, had beforehand like the server itself
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     stop_seconds: ClassVar[float] = 30
     ready_seconds: ClassVar[float] = 120

@@ -22,6 +22,7 @@ from headwater.stack.part import Part, Report
 from headwater.stack.process import Command, primary_group
 from headwater.stack.state import write_private
 from headwater.stack.versions import OLDEST_POSTGRES
+from headwater.storage import jars
 
 OWNER: Final = "headwater"
 DATABASE: Final = "headwater"
@@ -42,6 +43,7 @@ class Postgres(Part):
     ports: ClassVar = ("postgres",)
     # Fast shutdown: SIGTERM would wait until every client has left.
     stop_signal = signal.SIGINT
+    connector = jars.POSTGRES
 
     @property
     def url(self) -> str:
@@ -93,7 +95,11 @@ class Postgres(Part):
         return self.url.removesuffix(DATABASE) + "postgres"
 
     def _hand_over(self, user: str) -> None:
-        shutil.chown(self.directory, user, primary_group(user))
+        """His group, of all others, may pass through the stack's directory."""
+        known = pwd.getpwnam(user)
+        os.chown(self.directory, known.pw_uid, known.pw_gid)
+        os.chown(self.site.directory, -1, known.pw_gid)
+        self.site.directory.chmod(0o710)
         reach = subprocess.run(
             ["test", "-w", self.directory], check=False, user=user, group=primary_group(user), extra_groups=[]
         )

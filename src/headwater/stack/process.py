@@ -19,6 +19,7 @@ from typing import Final
 from headwater.errors import Unavailable
 
 KILL_SECONDS: Final = 10
+ROLL_BYTES: Final = 16 << 20
 _POLL_SECONDS: Final = 0.05
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -41,8 +42,8 @@ class Process:
 
 
 def start(command: Command, directory: Path, log: Path) -> Process:
-    """Run it detached, in `directory`, its output at the end of `log`."""
-    with log.open("ab") as output:
+    """Run it detached, in `directory`, its output at the end of `log`; what it writes is for its user only."""
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
         child = subprocess.Popen(
             command.arguments,
             cwd=directory,
@@ -51,6 +52,7 @@ def start(command: Command, directory: Path, log: Path) -> Process:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,
             user=command.user,
             group=primary_group(command.user),
             extra_groups=[] if command.user else None,
@@ -58,6 +60,12 @@ def start(command: Command, directory: Path, log: Path) -> Process:
     child.returncode = 0  # it is meant to outlive us: Popen need not warn that it does
     found = _look_up(child.pid)
     return Process(child.pid, found.started if found else "gone")
+
+
+def roll(log: Path) -> None:
+    """Before a start: what is long enough is set aside, and what was set aside before is gone."""
+    if log.exists() and log.stat().st_size > ROLL_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def primary_group(user: str | None) -> int | None:

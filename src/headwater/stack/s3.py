@@ -13,6 +13,7 @@ from headwater.errors import Unavailable
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command, tail
 from headwater.stack.versions import VERSITYGW, VERSITYGW_MODULE
+from headwater.storage import jars
 from headwater.storage.cache import cache_directory
 
 BUCKET: Final = "headwater"
@@ -25,6 +26,7 @@ class S3(Part):
     name = "s3"
     group = "s3"
     ports: ClassVar = ("s3",)
+    connector = jars.S3
 
     @property
     def url(self) -> str:

@@ -6,28 +6,40 @@ Whoever may connect to loopback may submit jobs to it.
 
 import json
 import os
+import shutil
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, ClassVar, Final
 
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
 from headwater.stack.state import LOOPBACK
-from headwater.storage.jars import spark_home
+from headwater.storage.jars import EMBEDDED, spark_home
 from headwater.storage.java import check_java
 from headwater.storage.spark_process import MODULE_OPTIONS
 
 SCALA: Final = "2.13"
 WORKER_CORES: Final = 1
 WORKER_MEMORY: Final = "1536m"
+# What an executor printed is kept for a day and in so much room; a stream's would else grow for as long as it runs.
+WORKER_OPTIONS: Final = (
+    "-Dspark.worker.cleanup.enabled=true",
+    "-Dspark.worker.cleanup.interval=600",
+    "-Dspark.worker.cleanup.appDataTtl=86400",
+    "-Dspark.executor.logs.rolling.strategy=size",
+    f"-Dspark.executor.logs.rolling.maxSize={8 << 20}",
+    "-Dspark.executor.logs.rolling.maxRetainedFiles=3",
+)
 # The daemons only tend executors, which have a heap of their own.
 HEAP: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class _SparkPart(Part):
     group = "spark"
+    connector = EMBEDDED
 
     @property
     def master(self) -> str:
@@ -41,10 +53,13 @@ class _SparkPart(Part):
         spark_home()
 
     def initialise(self) -> None:
+        """Blocks of runs that a killed worker did not outlive are nobody's; it is not running now."""
         self.directory.mkdir(exist_ok=True)
+        for left in self.directory.glob("spark-*"):
+            shutil.rmtree(left, ignore_errors=True)
 
-    def _java(self, daemon: str, *arguments: str) -> Command:
-        program = [str(check_java().executable), *MODULE_OPTIONS, *HEAP, "-Dspark.master.rest.enabled=false"]
+    def _java(self, daemon: str, *arguments: str, options: Sequence[str] = ()) -> Command:
+        program = [str(check_java().executable), *MODULE_OPTIONS, *HEAP, "-Dspark.master.rest.enabled=false", *options]
         place = ["--host", LOOPBACK, "--port", str(self.site.ports[self.ports[0]])]
         page = ["--webui-port", str(self.site.ports[self.ports[1]])]
         line = [*program, "-cp", f"{spark_home()}/jars/*", f"org.apache.spark.deploy.{daemon}"]
@@ -99,7 +114,7 @@ class _Worker(_SparkPart):
 
     def command(self) -> Command:
         share = ["--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(self.directory / "work")]
-        return self._java("worker.Worker", *share, self.master)
+        return self._java("worker.Worker", *share, self.master, options=WORKER_OPTIONS)
 
     def is_ready(self) -> bool:
         """The master counts on it; one that was killed stays listed as dead beside its successor."""

@@ -1,10 +1,10 @@
 """The stack: start, stop, kill and restart the production parts on this machine, without containers.
 
-Writes  <stack>/stack.json, headwater.toml, logs/<part>.log, and a directory for each part
+Writes  <stack>/stack.json, stack.toml, headwater.toml, logs/<part>.log, and a directory for each part
 Invariant: `up` twice is once; what died is started again on its own port and data; only our own processes are ended.
+Nobody but the owner reads what is in it.
 """
 
-import json
 import re
 import shutil
 import time
@@ -15,15 +15,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from headwater.settings import FILE_NAME, OPEN_SECTIONS, Settings, Value, resolve
+from headwater.settings import Settings, Value, resolve
 from headwater.stack import process
 from headwater.stack.kafka import Kafka
+from headwater.stack.lake_file import STACK_FILE, settings_text, write_settings
 from headwater.stack.part import Part, Report, Site
 from headwater.stack.postgres import Postgres
 from headwater.stack.s3 import S3
 from headwater.stack.spark import FirstWorker, SecondWorker, SparkMaster
-from headwater.stack.state import State, claim_directory, is_free, locked, read_state, write_private, write_state
+from headwater.stack.state import (
+    State,
+    claim_directory,
+    is_free,
+    locked,
+    private_directory,
+    read_state,
+    write_state,
+)
 from headwater.storage.cache import cache_directory
+from headwater.storage.jars import resolve_jars
+
+__all__ = ["GROUPS", "PARTS", "Stack", "settings_text"]
 
 # In the order of starting; stopped in reverse.
 PARTS: Final[tuple[type[Part], ...]] = (Kafka, S3, Postgres, SparkMaster, FirstWorker, SecondWorker)
@@ -111,7 +123,8 @@ class Stack:
 
     @property
     def settings_file(self) -> Path:
-        return self.directory / FILE_NAME
+        """Of the stack; that of the lake in its directory is the user's."""
+        return self.directory / STACK_FILE
 
     def _start(self, parts: list[Part], state: State, report: Report) -> None:
         """Those of a wave at once, because each takes seconds; then wait for each."""
@@ -122,14 +135,16 @@ class Stack:
             begun = {part.name: self._launch(part, state) for part in together if part.name in missing}
             for part in together:
                 self._wait(part, state, begun.get(part.name, 0), report)
-        self._write_settings(state)
+        self._write_settings(state, report)
 
     def _launch(self, part: Part, state: State) -> int:
         """Start the process; where its log begins."""
         self._await_ports(part, state)
+        private_directory(part.directory)
         part.initialise()
         log = self._log(type(part))
-        log.parent.mkdir(exist_ok=True)
+        private_directory(log.parent)
+        process.roll(log)
         begin = log.stat().st_size if log.exists() else 0
         state.processes[part.name] = process.start(part.command(), part.directory, log)
         # At once, so that a process is never forgotten, whatever happens next.
@@ -172,9 +187,9 @@ class Stack:
         state.processes[part.name] = None
         return running
 
-    def _write_settings(self, state: State) -> None:
+    def _write_settings(self, state: State, report: Report) -> None:
         known = {name: value for part, _ in _begun(state) for name, value in part(self._site(state)).settings().items()}
-        write_private(self.settings_file, settings_text(known))
+        write_settings(self.directory, known, report)
 
     def _site(self, state: State) -> Site:
         return Site(self.directory, state.ports, state.keys)
@@ -203,24 +218,13 @@ class Stack:
                 write_state(self.directory, state)
 
 
-def settings_text(settings: Mapping[str, str]) -> str:
-    """The settings as `headwater.toml`."""
-    sections: dict[str, list[str]] = {}
-    for name, value in sorted(settings.items()):
-        opened = next((section for section in OPEN_SECTIONS if name.startswith(f"{section}.")), None)
-        section = opened or name.partition(".")[0]
-        key = name.removeprefix(f"{section}.")
-        sections.setdefault(section, []).append(f"{json.dumps(key) if opened else key} = {json.dumps(value)}")
-    note = "# Written by `headwater up`, and written again by the next. Copy what you need to your lake's own file.\n"
-    return note + "".join(f"\n[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sorted(sections.items()))
-
-
 def _prepare(parts: Iterable[Part], report: Report) -> None:
     """One at a time for all stacks of the user, which share the cache."""
     cache_directory().mkdir(parents=True, exist_ok=True)
     with locked(cache_directory()):
         for part in parts:
             part.prepare(report)
+            resolve_jars(part.connector, report=report)
 
 
 def _chosen(names: Iterable[str]) -> list[type[Part]]:

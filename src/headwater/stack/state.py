@@ -68,10 +68,19 @@ def write_private(file: Path, text: str) -> None:
 
 
 def claim_directory(directory: Path) -> None:
-    """Make it, or find it empty or ours: `down --purge` will delete it."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Make it, or find it empty or ours: `down --purge` will delete it. Others are shut out of it."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
     if not (directory / STATE).is_file() and any(entry.name != LOCK for entry in directory.iterdir()):
         raise Conflict(f"{directory} holds other things than a stack. Name another place: headwater up --dir DIR")
+    # For root the group is that of the database's user, once it was started, who must get through; see `postgres`.
+    directory.chmod(0o710 if os.geteuid() == 0 and directory.stat().st_gid != 0 else 0o700)
+
+
+def private_directory(directory: Path) -> None:
+    """Made, or one that an earlier version made for all to read."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
 
 
 @contextmanager

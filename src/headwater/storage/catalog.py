@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headwater.domain import tables
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
-from headwater.storage.metadata_location import BUSY_SECONDS, CATALOG
+from headwater.storage.expired_plan import expired
+from headwater.storage.metadata_location import BUSY_SECONDS, CATALOG, WAY_BACK
 from headwater.storage.rest_catalog import URIS, is_rest, is_rest_catalog, rest_conf, unmoved
 from headwater.storage.s3 import S3Target, is_s3, one_spelling
 from headwater.storage.table_evolution import add_unpartitioned_spec, iceberg_schema, metrics_of
@@ -96,7 +97,7 @@ class SqliteReader:
 
     def __init__(self, file: Path) -> None:
         if not file.is_file():
-            raise NotFound(f"There is no catalog at {file}. Make the lake with: headwater init")
+            raise NotFound(f"There is no catalog at {file}. {WAY_BACK}")
         self._file = file
 
     def load_table(self, identifier: str) -> "Table":
@@ -120,7 +121,7 @@ class SqliteReader:
         with closing(sqlite3.connect(self._file, timeout=BUSY_SECONDS)) as connection:
             found = connection.execute(query, (NAME, namespace, name)).fetchone()
         if found is None:
-            raise NotFound(f"There is no table {namespace}.{name}. All of them: headwater status")
+            raise _no_table(f"{namespace}.{name}")
         return str(found[0])
 
 
@@ -197,17 +198,25 @@ def _ours(what: str, error: Exception) -> Exception:
 
     match error:
         case exceptions.NoSuchTableError() | exceptions.NoSuchNamespaceError():
-            return NotFound(f"There is no table {what}. All of them: headwater status")
+            return _no_table(what)
         case exceptions.CommitFailedException():
             return Conflict(f"{what} was changed by somebody else meanwhile: {error}. Try again.")
         case exceptions.CommitStateUnknownException():
             return Unavailable(f"It is unknown whether the commit to {what} arrived: {error}. Read the table to know.")
         case exceptions.UnauthorizedError() | exceptions.ForbiddenError() | exceptions.OAuthError():
             return InvalidRequest(f"The catalog refused us at {what}: {error}. Check catalog.token.")
+        case FileNotFoundError():
+            return expired(what, error)
         case SQLAlchemyError() | sqlite3.Error() | OSError() | exceptions.RESTError():
             return Unavailable(f"{what} could not be reached: {str(error).splitlines()[0]}")
         case _:
             return error
+
+
+def _no_table(name: str) -> NotFound:
+    if tables.find(name):
+        return NotFound(f"{name} is not in the lake's catalog. {WAY_BACK}")
+    return NotFound(f"There is no table {name}. All of them: headwater status")
 
 
 def _prepare_sqlite(file: Path) -> None:

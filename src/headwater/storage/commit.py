@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from headwater import faults
+from headwater import faults, telemetry
+from headwater.clock import utc_now
 from headwater.domain.progress import Progress
-from headwater.errors import Conflict, DataFault, HeadwaterError, OutcomeUnknown, Unavailable
+from headwater.errors import DataFault, HeadwaterError, OutcomeUnknown, Unavailable
 from headwater.settings import Settings
 from headwater.storage.expiry import Keep, expirable
 from headwater.storage.metadata_location import MetadataLocations, metadata_locations
@@ -101,9 +102,8 @@ class Committer:
         for _ in range(ATTEMPTS):
             try:
                 proposal = propose()
-            except Conflict:
-                # What moved the table may be an attempt of ours that was given up too early.
-                if own.unanswered and own.is_in(self._look(table)):
+            except HeadwaterError as error:
+                if own.unanswered and self._landed_late(table, own, own.unanswered, error):
                     return own.unanswered
                 raise
             if proposal is None:
@@ -116,6 +116,15 @@ class Committer:
                     self._let_go(table, base, edit.expired)
                 return base
         raise Unavailable(f"{table} is committed to so often that this commit found no room. Try again.")
+
+    def _landed_late(self, table: str, own: "_Own", base: Base, error: HeadwaterError) -> bool:
+        """Whether what now stands in the way of trying again is an attempt of ours that was given up too early."""
+        found = self._look(table)
+        if own.is_in(found):
+            return True
+        if error.retryable and found.location == base.location:
+            raise _unknown(table, error) from error  # it may still be on its way
+        return False
 
     def expire(self, table: str, keep: Keep) -> int:
         """Let go of the snapshots that `keep` does not name, and of their files; how many snapshots."""
@@ -130,11 +139,17 @@ class Committer:
         return len(gone) if self.commit(table, propose) is not None else 0
 
     def _let_go(self, table: str, before: Base, expired: Collection[int]) -> None:
-        """Delete the files that only these snapshots needed, of those that are out of the table now."""
+        """Delete the files that only these snapshots needed, of those that are out of the table now.
+
+        The commit has landed, so trouble here is told and left: files that no snapshot names harm nobody.
+        """
         from headwater.storage.unreachable import unreachable_files, warehouse_io
 
-        out = set(expired) - snapshot_ids(self.tables.base(table).metadata)
-        self.files.delete(unreachable_files(before.metadata, out, warehouse_io(self._settings)))
+        try:
+            out = set(expired) - snapshot_ids(self.tables.base(table).metadata)
+            self.files.delete(unreachable_files(before.metadata, out, warehouse_io(self._settings)))
+        except Exception as error:  # of a catalog, a disk, an object store or Avro
+            telemetry.note("expiry.left", level="warning", table=table, detail=str(error).partition("\n")[0][:300])
 
     def _lands(self, table: str, base: Base, edit: Edit, own: "_Own") -> bool:
         own.note(edit)
@@ -162,10 +177,7 @@ class Committer:
                 return self.tables.base(table)
             except HeadwaterError as error:
                 if not error.retryable or time.monotonic() > deadline:
-                    raise OutcomeUnknown(
-                        f"It is unknown whether the commit to {table} landed: {str(error).rstrip('.')}. "
-                        "The next run finds out by reading the table; no file was deleted."
-                    ) from error
+                    raise _unknown(table, error) from error
             time.sleep(LOOK_SECONDS)
 
 
@@ -192,6 +204,13 @@ class _Own:
         # A server that names the files itself, and a change of properties alone.
         properties = found.metadata.get("properties", {})
         return all(properties.get(name) == value for name, value in self.properties.items())
+
+
+def _unknown(table: str, error: HeadwaterError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"It is unknown whether the commit to {table} landed: {str(error).rstrip('.')}. "
+        "The next run finds out by reading the table; no file was deleted."
+    )
 
 
 class NoAnswer(Exception):
@@ -257,4 +276,4 @@ class SqlTables:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return int(utc_now().timestamp() * 1000)

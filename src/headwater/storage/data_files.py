@@ -25,6 +25,7 @@ from py4j.java_gateway import JavaObject
 from headwater.domain.tables import Table
 from headwater.storage.local_path import local_path
 from headwater.storage.s3 import is_s3
+from headwater.storage.scratch import scratch_directory
 from headwater.storage.warehouse_files import WarehouseFiles
 
 _FIELD_ID: Final = b"PARQUET:field_id"
@@ -78,7 +79,7 @@ def _write(jvm: Any, java: JavaObject, table: Table, day: Day, rows: pa.Table) -
         os.makedirs(os.path.dirname(path), exist_ok=True)
         pq.write_table(rows, path, compression="zstd", store_schema=False)
         return location
-    with tempfile.TemporaryDirectory(prefix="headwater-rows-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="rows-", dir=scratch_directory()) as scratch:
         file = Path(scratch) / "rows.parquet"
         pq.write_table(rows, file, compression="zstd", store_schema=False)
         _copy(jvm, file, java.io().newOutputFile(location))

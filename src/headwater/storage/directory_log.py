@@ -3,78 +3,45 @@
 A line is `{"offset", "published_at", "event"}`. Writers, in any number of processes, append under a file lock: a hidden
 temporary file, synced, renamed, the directory synced. A writer that dies leaves nothing that a reader sees.
 
-`.end`   the end of the log at the last expiry, durable: offsets below it are never given again, were all segments gone
-`.next`  a hint that saves listing the directory for each publish; believed only in the directory and boot that
-         it was written in
+`.identity`  which log this is, durable, made before its first line; a copy of the log has the same
+`.end`       the end of the log at the last expiry, durable: offsets below it are never given again, were all gone
+`.next`      the newest segments and the first, a hint that saves listing the directory; believed only in the directory
+             and boot that it was written in
+Looking for what is new, and publishing, cost the same however many segments there are.
 """
 
 import fcntl
 import json
-import os
-import re
 import uuid
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from itertools import islice
+from hashlib import sha256
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
-from headwater import faults
 from headwater.clock import Clock, parse_time, to_text, utc_now
 from headwater.domain.event import Event
 from headwater.domain.groups import grouped
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
-from headwater.storage.pointer_log import Expired, LogLine
+from headwater.storage.locked_directory import LockedDirectory, locked
+from headwater.storage.log_segments import (
+    Segment,
+    SizedSegment,
+    Tail,
+    format_event,
+    format_lines,
+    newest,
+    parse_segments,
+)
+from headwater.storage.pointer_log import ADOPTED, Expired, LogLine
+from headwater.storage.segment_merge import SEGMENT_BYTES, merge_small, newest_line_at
 
 PARTITION: Final = 0
-SEGMENT_BYTES: Final = 1 << 20  # small enough that a micro-batch is cut near its limit of events
-_EVENT_LINE: Final = re.compile(r'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
-_LOCK, _TEMPORARY, _END, _NEXT = ".lock", ".segment.tmp", ".end", ".next"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Segment:
-    base: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.base + self.count
-
-    @property
-    def name(self) -> str:
-        return f"{self.base:020d}-{self.count:06d}.jsonl"
-
-    def lines(self, data: bytes) -> list[bytes]:
-        """As many as its name says: in the place of one that is gone from a damaged file stands a sentence."""
-        held = data.removesuffix(b"\n").split(b"\n") if data else []
-        gone = range(self.base + len(held), self.end)
-        return held + [b"line %d of the log is gone from its segment" % offset for offset in gone]
-
-    def read_line(self, line: bytes) -> tuple[int | None, str]:
-        """Offset and value, whatever the line is: a damaged one has no offset, and its value is all of it."""
-        value = line.decode(errors="replace")
-        if sound := _EVENT_LINE.fullmatch(value):
-            return self._own(int(sound[1])), sound[2]
-        try:
-            fields = json.loads(value)
-            offset, raw = fields.get("offset"), fields.get("raw")
-        except (ValueError, AttributeError):
-            return None, value
-        return self._own(offset), (raw if isinstance(raw, str) else value)
-
-    def _own(self, offset: Any) -> int | None:
-        return offset if isinstance(offset, int) and self.base <= offset < self.end else None
-
-    @classmethod
-    def parse(cls, name: str) -> Self | None:
-        base, dash, count = name.removesuffix(".jsonl").partition("-")
-        sound = name.endswith(".jsonl") and dash and base.isdecimal() and count.isdecimal()
-        return cls(int(base), int(count)) if sound else None
+_IDENTITY, _END, _NEXT = ".identity", ".end", ".next"
+_LOOKS: Final = 3  # at a segment that others merge or expire meanwhile
 
 
 class DirectoryLog:
@@ -84,11 +51,10 @@ class DirectoryLog:
         self.directory = directory.absolute()
         self._retention = timedelta(hours=retention_hours)
         self._clock = clock
-        self._known: list[Segment] = []
 
     def publish(self, events: Sequence[Event]) -> None:
         try:
-            self._append([f'"event":{event.to_json()}'.encode() for event in events])
+            self._append([format_event(event) for event in events])
         except UnicodeEncodeError as error:
             raise InvalidRequest(f"An event holds text that is not valid Unicode: {error.reason}.") from error
 
@@ -97,168 +63,119 @@ class DirectoryLog:
         self._append([f'"raw":{json.dumps(value)}'.encode() for value in values])
 
     def begin(self) -> dict[int, int]:
-        with self._locked(fcntl.LOCK_SH):
-            segments = self._list()
-            return {PARTITION: segments[0].base if segments else self._find_end()}
+        with self._reading() as (directory, tail):
+            if tail.first is not None and directory.stat(tail.first.name) is None:
+                return {PARTITION: next(iter(_list(directory)), Segment(tail.end, 0)).base}
+            return {PARTITION: tail.first.base if tail.first else tail.end}
 
     def end(self) -> dict[int, int]:
-        with self._locked(fcntl.LOCK_SH):
-            return {PARTITION: self._find_end()}
+        with self._reading() as (_, tail):
+            return {PARTITION: tail.end}
 
     def identity(self) -> str:
-        """Its offsets are never given again, so it is always the same log."""
-        return "directory"
+        with self._reading() as (directory, _):
+            return (directory.read(_IDENTITY) or b"").decode()
+
+    def fingerprint(self, partition: int, offset: int) -> str | None:
+        for segment, data in self.segments(offset) if partition == PARTITION else ():
+            return sha256(data.partition(b"\n")[0]).hexdigest() if data and segment.base == offset else None
+        return None
 
     def segments(self, offset: int) -> Iterator[tuple[Segment, bytes]]:
-        """Whole segments, from the one that holds `offset` to the newest there is now; one that is gone is empty."""
-        with self._locked(fcntl.LOCK_SH):  # a listing while somebody publishes may show the later of two alone
-            listed = self._list()
-        # Before the first of all it has expired, which is another loss and told as one.
-        reached = max(offset, listed[0].base) if listed else offset
-        for segment in listed:
-            if segment.end <= offset:
-                continue
-            if segment.base > reached:
-                yield Segment(reached, segment.base - reached), b""
-            reached = segment.end
-            try:
-                data = (self.directory / segment.name).read_bytes()
-            except FileNotFoundError:  # it has just expired: who reads on will find the gap
-                return
-            except OSError as error:
-                raise self._failed(error) from error
-            yield segment, data
+        """Segments from an offset on, to the newest there is now, the first one cut; one that is gone is empty."""
+        reached, end, looks = offset, None, 0
+        while looks < _LOOKS and (end is None or reached < end):
+            with self._reading() as (directory, tail):
+                known = tail.since(reached) if looks == 0 else None
+                listed = known if known is not None else _list(directory)
+            end = tail.end if end is None else end
+            # Before the first of all it has expired, which is another loss and told as one.
+            reached, looks = max(reached, listed[0].base) if listed else end, looks + 1
+            for segment, data in self._read_on(listed, reached, end):
+                yield segment, data
+                reached, looks = segment.end, 0
 
     def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
         return list(islice(self._lines(offset), limit)) if partition == PARTITION and limit > 0 else []
 
     def expire(self, now: datetime, consumed: Mapping[int, int], *, force: bool = False) -> Expired:
-        with self._locked(fcntl.LOCK_EX):
-            due = [*self._due(now - self._retention)]
+        with self._locked(fcntl.LOCK_EX) as directory:
+            tail, listed = _settle(directory), _list(directory)
+            # Oldest first and without a gap, so that what remains is dense.
+            due = list(takewhile(lambda each: _published_at(directory, each) <= now - self._retention, listed))
             removed = [segment for segment in due if force or segment.end <= consumed.get(PARTITION, 0)]
             if removed:
-                self._write_durably(_END, b"%d" % self._find_end())
-                for segment in removed:
-                    (self.directory / segment.name).unlink(missing_ok=True)
-                self._sync()
-                self._known = []
+                directory.write_durably(_END, b"%d" % tail.end, point="log.written")
+                kept = listed[len(removed) :]
+                _remove_others(directory, kept)
+                _note(directory, _tail_of(directory, kept, tail.end))
         counts = sum(segment.count for segment in removed), sum(segment.count for segment in due)
         return Expired(removed_events=counts[0], overdue_events=counts[1] - counts[0])
 
     def _append(self, bodies: Sequence[bytes]) -> None:
         if not bodies:
             return
-        with self._locked(fcntl.LOCK_EX):
-            published_at = to_text(self._clock()).encode()
-            base = self._find_end()
+        with self._locked(fcntl.LOCK_EX) as directory:
+            tail, published_at = _settle(directory), to_text(self._clock())
             for batch in grouped(bodies, len, most_bytes=SEGMENT_BYTES):
-                head = b'{"offset":%d,"published_at":"' + published_at + b'",'
-                lines = [head % (base + index) + body + b"}\n" for index, body in enumerate(batch)]
-                segment = Segment(base, len(batch))
-                self._hint(segment)
-                self._write_durably(segment.name, b"".join(lines))
-                base = segment.end
-            self._sync()
+                data = format_lines(tail.end, published_at, batch)
+                tail = tail.with_segment(Segment(tail.end, len(batch)), len(data))
+                # Noted before the segment appears: whether it did, the next reader of the note sees by its name.
+                _note(directory, tail)
+                directory.write_durably(tail.recent[-1].segment.name, data, point="log.written")
+            directory.sync()
+            _note(directory, tail := replace(tail, sure=True))
+            if not directory.is_in_place():
+                raise Unavailable(f"The log {self.directory} was replaced while it was written to. Put the same again.")
+            with suppress(OSError):  # what was published is safe; who publishes next tries again
+                merge_small(directory, tail, _NEXT)
 
-    def _write_durably(self, name: str, data: bytes) -> None:
-        """The lock makes one temporary name enough, and the next writer overwrites what a dead one left."""
-        temporary = self.directory / _TEMPORARY
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        faults.point("log.written")
-        temporary.rename(self.directory / name)
-
-    def _hint(self, segment: Segment) -> None:
-        """Written before the segment appears: whether it did, the next reader of the hint sees by its name."""
-        hint = json.dumps({"base": segment.base, "count": segment.count, "place": self._place()})
-        (self.directory / _NEXT).write_text(hint)
-
-    def _place(self) -> str:
-        """A copy of the directory is another place: it may hold an older hint than segments."""
-        return f"{_boot()}/{self.directory.stat().st_ino}"
-
-    def _find_end(self) -> int:
-        """Call with the lock held."""
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            hint: dict[str, Any] = json.loads((self.directory / _NEXT).read_bytes())
-            segment = Segment(int(hint["base"]), int(hint["count"]))
-            # Expiry removes segments but first notes the end, so a hinted segment that is gone was never written
-            # or lies below that note.
-            if hint["place"] == self._place():
-                exists = (self.directory / segment.name).exists()
-                return max(segment.end if exists else segment.base, self._noted_end())
-        segments = self._list()
-        return max(segments[-1].end if segments else 0, self._noted_end())
-
-    def _noted_end(self) -> int:
-        try:
-            return int((self.directory / _END).read_bytes())
-        except FileNotFoundError:
-            return 0
-
-    def _list(self) -> list[Segment]:
-        try:
-            names = os.listdir(self.directory)
-        except FileNotFoundError:
-            return []
-        return sorted(filter(None, map(Segment.parse, names)))
-
-    def _due(self, horizon: datetime) -> Iterator[Segment]:
-        """Oldest first and without a gap, so that what remains is dense."""
-        for segment in self._list():
-            if self._published_at(segment) > horizon:
+    def _read_on(self, listed: Sequence[Segment], reached: int, end: int) -> Iterator[tuple[Segment, bytes]]:
+        """As far as they are where they were listed: others may have merged or expired them since."""
+        for segment in listed:
+            if segment.end <= reached or segment.base >= end:
+                continue
+            if segment.base > reached:
+                yield Segment(reached, segment.base - reached), b""
+            reached = max(reached, segment.base)
+            try:
+                data = (self.directory / segment.name).read_bytes()
+            except FileNotFoundError:
                 return
-            yield segment
-
-    def _published_at(self, segment: Segment) -> datetime:
-        """As its first line says; a damaged segment is as old as its file."""
-        with suppress(DataFault):
-            if first := next(self._read_segment(segment), None):
-                return first.published_at
-        return datetime.fromtimestamp((self.directory / segment.name).stat().st_mtime, UTC)
+            except OSError as error:
+                raise self._failed(error) from error
+            yield segment.cut(reached, data)
+            reached = segment.end
+        if reached < end:
+            yield Segment(reached, end - reached), b""
 
     def _lines(self, offset: int) -> Iterator[LogLine]:
-        if not self._known or self._known[-1].end <= offset:
-            self._known = self._list()
-        begin = self._known[0].base if self._known else self._noted_end()
+        begin = self.begin()[PARTITION]
         if offset < begin:
             raise NotFound(f"Offset {offset} has expired; the log begins at {begin}. Read from there.")
-        start = max(bisect_right(self._known, offset, key=lambda segment: segment.base) - 1, 0)
-        for segment in self._known[start:]:
-            yield from (line for line in self._read_segment(segment) if line.offset >= offset)
-
-    def _read_segment(self, segment: Segment) -> Iterator[LogLine]:
-        try:
-            data = (self.directory / segment.name).read_bytes()
-        except FileNotFoundError:
-            self._known = []
-            raise NotFound(f"Offset {segment.base} has just expired. Read again from the log's beginning.") from None
-        try:
-            yield from map(_parse_line, data.split(b"\n")[:-1])
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataFault("CORRUPT", f"the log's segment {segment.name} is damaged: {error!r}") from error
-
-    def _sync(self) -> None:
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for segment, data in self.segments(offset):
+            try:
+                yield from map(_parse_line, data.split(b"\n")[:-1])
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataFault("CORRUPT", f"the log's segment {segment.name} is damaged: {error!r}") from error
 
     @contextmanager
-    def _locked(self, kind: int) -> Iterator[None]:
+    def _reading(self) -> Iterator[tuple[LockedDirectory, Tail]]:
+        """Beside other readers, unless something must be noted first."""
+        # Not without the lock: a listing while somebody publishes may show the later of two alone.
+        with self._locked(fcntl.LOCK_SH) as directory:
+            if directory.stat(_IDENTITY) and (tail := _read_tail(directory)):
+                yield directory, tail
+                return
+        with self._locked(fcntl.LOCK_EX) as directory:
+            yield directory, _settle(directory)
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[LockedDirectory]:
         """Also the one place where the file system's errors become ours."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            with (self.directory / _LOCK).open("ab") as lock:
-                fcntl.flock(lock, kind)
-                yield
+            with locked(self.directory, kind) as directory:
+                yield directory
         except OSError as error:
             raise self._failed(error) from error
 
@@ -268,16 +185,70 @@ class DirectoryLog:
         )
 
 
+def _settle(directory: LockedDirectory) -> Tail:
+    """Call with the lock held alone: the log has its identity then, and its end is noted."""
+    if not directory.stat(_IDENTITY):
+        # A log that earlier versions made has none, and goes on being what it was.
+        adopted = directory.stat(_END) is not None or bool(_list(directory))
+        identity = f"{ADOPTED if adopted else ''}{uuid.uuid4()}"
+        directory.write_durably(_IDENTITY, identity.encode(), point="log.identified")
+        directory.sync()
+        directory.sync_parent()
+    if tail := _read_tail(directory):
+        return tail
+    tail = _tail_of(directory, _list(directory), _lowest_end(directory))
+    _note(directory, tail)
+    return tail
+
+
+def _read_tail(directory: LockedDirectory) -> Tail | None:
+    """As it was noted, if that can be believed."""
+    tail = Tail.parse(directory.read(_NEXT) or b"", directory.place)
+    if tail is None or not tail.recent or directory.stat(tail.recent[-1].segment.name):
+        return tail
+    # Its writer died before it was there; or somebody took it away, and nothing is believed.
+    return None if tail.sure else tail.without_last()
+
+
+def _tail_of(directory: LockedDirectory, listed: Sequence[Segment], lowest_end: int) -> Tail:
+    end = max(listed[-1].end if listed else 0, lowest_end)
+    if not listed or listed[-1].end < end:
+        return Tail(end, listed[0] if listed else None)
+    sized = [(segment, directory.stat(segment.name)) for segment in newest(listed)]
+    return Tail(end, listed[0], tuple(SizedSegment(segment, found.st_size if found else 0) for segment, found in sized))
+
+
+def _lowest_end(directory: LockedDirectory) -> int:
+    """No offset below it may be given again: expiry noted it, or segments were there that somebody took away."""
+    tail = Tail.parse(directory.read(_NEXT) or b"", directory.place)
+    return max(int(directory.read(_END) or 0), tail.end if tail and tail.sure else 0)
+
+
+def _remove_others(directory: LockedDirectory, kept: Sequence[Segment]) -> None:
+    """Segments that are not to be kept, and those that a merged one holds."""
+    names = {segment.name for segment in kept}
+    for name in directory.names():
+        if Segment.parse(name) and name not in names:
+            directory.remove(name)
+    directory.sync()
+
+
+def _note(directory: LockedDirectory, tail: Tail) -> None:
+    directory.write(_NEXT, tail.to_bytes(directory.place))
+
+
+def _list(directory: LockedDirectory) -> list[Segment]:
+    return parse_segments(directory.names())
+
+
+def _published_at(directory: LockedDirectory, segment: Segment) -> datetime:
+    """As its newest line says; a damaged segment is as old as its file."""
+    found = directory.stat(segment.name)
+    written = datetime.fromtimestamp(found.st_mtime if found else 0, UTC)
+    return newest_line_at(directory.read(segment.name) or b"") or written
+
+
 def _parse_line(line: bytes) -> LogLine:
     fields = json.loads(line)
     value = json.dumps(fields["event"], ensure_ascii=False) if "event" in fields else fields["raw"]
     return LogLine(PARTITION, fields["offset"], parse_time(fields["published_at"]), value)
-
-
-@cache
-def _boot() -> str:
-    """Tells one run of the kernel from the next: what was written but not synced may be lost between them."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return uuid.uuid4().hex  # such a hint is believed by no other process

@@ -1,8 +1,8 @@
 """Expiry: which snapshots a table lets go, so that a stream may commit for a year and its metadata stays small.
 
 The newest are kept, and from there back to the horizon the last one of each span of time: a week by the hour, say. What
-a tag or a branch names is kept. A snapshot that took files out of the table is kept as long as an older one is: only it
-tells which files they were, and the older one still needs them.
+a tag or a branch names is kept, until it is older than it says it may get. A snapshot that took files out of the table
+is kept as long as an older one is: only it tells which files they were, and the older one still needs them.
 Pure. `storage.unreachable` finds the files that go with them.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.settings import Settings
-from headwater.storage.table_metadata import Metadata, current_snapshot_id, find_snapshot
+from headwater.storage.table_metadata import MAIN, Metadata, current_snapshot_id, find_snapshot
 
 HOUR_MS: Final = 3_600_000
 NEWEST: Final = 50  # a reader that planned some commits ago still finds what it planned
@@ -41,7 +41,7 @@ class Keep:
 
 def expirable(metadata: Metadata, keep: Keep, now_ms: int) -> frozenset[int]:
     """The snapshots that can go."""
-    named = {ref["snapshot-id"] for ref in (metadata.get("refs") or {}).values()}
+    named = _named(metadata, now_ms)
     lineage = list(ancestors(metadata))
     kept = named | _spaced(lineage, keep, now_ms)
     horizon = now_ms - int(keep.hours * HOUR_MS)
@@ -68,6 +68,19 @@ def ancestors(metadata: Metadata) -> Iterator[Metadata]:
 
 def took_files(snapshot: Metadata) -> bool:
     return int((snapshot.get("summary") or {}).get("deleted-data-files") or 0) > 0
+
+
+def _named(metadata: Metadata, now_ms: int) -> set[int]:
+    """By tags and branches that have not aged. As Iceberg has it, a tag is as old as the snapshot that it names."""
+    made_at = {one["snapshot-id"]: one["timestamp-ms"] for one in metadata.get("snapshots", ())}
+    refs: Metadata = metadata.get("refs") or {}
+    return {
+        ref["snapshot-id"]
+        for name, ref in refs.items()
+        if name == MAIN
+        or ref.get("max-ref-age-ms") is None
+        or now_ms - made_at.get(ref["snapshot-id"], now_ms) <= ref["max-ref-age-ms"]
+    }
 
 
 def _spaced(lineage: list[Metadata], keep: Keep, now_ms: int) -> set[int]:

@@ -7,8 +7,9 @@ from typing import Final
 
 from headwater.clock import Clock
 from headwater.errors import Conflict, Unavailable
+from headwater.storage.database import lost_lease
 from headwater.storage.lease import Lease
-from headwater.storage.ledger import Ledger, lost_lease
+from headwater.storage.ledger import Ledger
 
 TTL_SECONDS: Final = 60.0  # a holder on another machine that is silent for this long is taken for dead
 
@@ -38,21 +39,25 @@ def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[
     held = Held(ledger, ledger.acquire_lease(name, owner, TTL_SECONDS, now()))
     done, taken = threading.Event(), threading.Event()
 
+    def look() -> None:
+        try:
+            ledger.heartbeat(held.lease, now())
+        except Unavailable:
+            pass
+        except Conflict:
+            taken.set()
+            lost()
+
     def beat() -> None:
-        while not done.wait(TTL_SECONDS / 4):
-            try:
-                ledger.heartbeat(held.lease, now())
-            except Unavailable:
-                continue
-            except Conflict:
-                taken.set()
-                lost()
-                return
+        while not done.wait(TTL_SECONDS / 4) and not taken.is_set():
+            look()
 
     thread = threading.Thread(target=beat, name=f"lease-{name}", daemon=True)
     thread.start()
     try:
         yield held
+        if not taken.is_set():
+            look()  # who slept, and ended before the next beat, must not say that all went well
     finally:
         done.set()
         thread.join()

@@ -11,19 +11,21 @@ import hashlib
 import importlib.util
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.errors import Unavailable
+from headwater.errors import HeadwaterError, Unavailable
 from headwater.settings import Settings
-from headwater.storage.cache import cache_directory
+from headwater.storage.cache import cache_directory, remove_unfinished
 from headwater.storage.java import check_java
 from headwater.storage.s3 import is_s3
 
 RESOLVE_SECONDS: Final = 600
+FETCHING: Final = ".fetching-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ S3: Final = (
 )
 
 
+CONNECTORS: Final = (*KAFKA, *POSTGRES, *S3)
+
+
 def jars_directory() -> Path:
     return cache_directory() / "jars"
 
@@ -138,7 +143,8 @@ def resolve_jars(jars: Iterable[Jar] = EMBEDDED, *, report: Callable[[str], None
 
 def _fetch(jar: Jar, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
+    remove_unfinished(target.parent, FETCHING)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=FETCHING) as scratch:
         log = _run_ivy(jar, Path(scratch))
         arrived = Path(scratch) / jar.file_name
         if not arrived.is_file():
@@ -176,3 +182,11 @@ def _last_line(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip(" .\t")]
     telling = [line for line in lines if "Exception" in line or "not found" in line or "error" in line.lower()]
     return (telling or lines or ["nothing"])[-1][:200]
+
+
+if __name__ == "__main__":  # set-up's: a lake may then change over to servers without a network
+    try:
+        resolve_jars(CONNECTORS)
+    except HeadwaterError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

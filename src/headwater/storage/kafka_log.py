@@ -2,7 +2,8 @@
 
 The producer is idempotent and waits for every replica that is in sync, so an event that was acknowledged is there once
 and stays. How long events are kept is the topic's own affair: it is made with `log.retention_hours`, and a topic that
-is there already is left as it is. Offsets only grow but may have gaps, where transactions left their marks.
+is there already is left as it is, and refused if it is compacted: events are keyed by customer, and all but the last of
+each would go. Offsets only grow but may have gaps, where transactions left their marks.
 """
 
 import threading
@@ -14,8 +15,15 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
+from headwater import telemetry
 from headwater.domain.event import EVENT_BYTES_MAX, Event
 from headwater.errors import HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
@@ -32,6 +40,7 @@ _UNSETTLED: Final = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
 }
+_NOT_FOR_US: Final = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _REFUSED: Final = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -52,6 +61,7 @@ class KafkaLog:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._made = False
+        self._checked = False
 
     def publish(self, events: Sequence[Event]) -> None:
         self.publish_raw([(event.customer, _encoded(event)) for event in events])
@@ -60,6 +70,8 @@ class KafkaLog:
         """Keys and values as any producer might send them. For tests; the port has no such door."""
         if not pairs:
             return
+        if not self._checked:
+            self.check_policy()
         # One at a time: an answer belongs to the call that waits for it.
         with self._lock, self._translated():
             self._make_topic()
@@ -85,6 +97,20 @@ class KafkaLog:
             self._make_topic()
             return str(_once_settled(self._describe).topic_id)
 
+    def check_policy(self) -> None:
+        policy = self._topic_setting("cleanup.policy")
+        if "compact" in policy:
+            raise InvalidRequest(
+                f"{self._where} has cleanup.policy={policy}: it drops the events of a customer as newer ones come, "
+                "read or not. Set it to delete (kafka-configs --alter --entity-type topics --entity-name "
+                f"{self._place.topic} --add-config cleanup.policy=delete), then try again."
+            )
+        self._checked = True
+
+    def fingerprint(self, partition: int, offset: int) -> str | None:
+        """Always None: a topic is not set back to an older copy without getting another id."""
+        return None
+
     def read(self, partition: int, offset: int, limit: int) -> list[LogLine]:
         begin, end = self.begin(), self.end()
         if offset < begin.get(partition, 0):
@@ -94,6 +120,17 @@ class KafkaLog:
         with self._translated(), closing(Consumer(self._conf | _CONSUMER)) as consumer:
             consumer.assign([TopicPartition(self._place.topic, partition, offset)])
             return [_line(message) for message in _messages(consumer, limit)]
+
+    def uncommitted(self, partition: int, first: int, until: int) -> set[int]:
+        found: set[int] = set()
+        conf = self._conf | _CONSUMER | {"isolation.level": "read_uncommitted"}
+        with self._translated(), closing(Consumer(conf)) as consumer:
+            consumer.assign([TopicPartition(self._place.topic, partition, first)])
+            for message in _messages(consumer, until - first):
+                if (offset := message.offset() or 0) >= until:
+                    break
+                found.add(offset)
+        return found
 
     def expire(self, now: datetime, consumed: Mapping[int, int], *, force: bool = False) -> Expired:
         """The broker does that by the topic's own retention, read or unread; nothing is left to do here."""
@@ -137,6 +174,24 @@ class KafkaLog:
                     raise
         self._made = True
 
+    def _topic_setting(self, name: str) -> str:
+        """Empty where we may not ask."""
+        asked = ConfigResource(ResourceType.TOPIC, self._place.topic)
+        try:
+            with self._translated():
+                self._make_topic()
+                return str(_once_settled(lambda: self._ask_settings(asked))[name].value)
+        except InvalidRequest as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() not in _NOT_FOR_US:
+                raise
+            telemetry.note("log.policy_unknown", level="warning", error=str(error))
+            return ""
+
+    def _ask_settings(self, asked: ConfigResource) -> Any:
+        (answer,) = self._admin.describe_configs([asked], request_timeout=ANSWER_SECONDS).values()
+        return answer.result(ANSWER_SECONDS)
+
     def _describe(self) -> Any:
         from confluent_kafka import TopicCollection
 
@@ -175,8 +230,12 @@ class KafkaLog:
         if error.code() == KafkaError._AUTHENTICATION or "certificate" in error.str():
             self._refusal = error
 
+    @property
+    def _where(self) -> str:
+        return f"Kafka at {self._place.servers}, topic {self._place.topic}"
+
     def _translation(self, error: KafkaError) -> HeadwaterError:
-        where = f"Kafka at {self._place.servers}, topic {self._place.topic}"
+        where = self._where
         if error.code() in _TOO_LARGE:
             return InvalidRequest(f"{where}: an event is too large for the topic. Send a text that long as a PDF.")
         if error is self._refusal or error.code() in _REFUSED or error.code() == KafkaError._INVALID_ARG:

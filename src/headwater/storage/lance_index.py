@@ -11,16 +11,27 @@ import os
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import timedelta
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.domain.tables import TIMESTAMP
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
+from headwater.storage.conditional_put import require_conditional_put
+from headwater.storage.lance_conflict import again_after_conflict, unless_conflict
+from headwater.storage.lance_entries import (
+    AS_JSON,
+    SHOWN,
+    dimension_of,
+    last_of_each,
+    schema_of,
+    to_entries,
+    wrong_length,
+)
+from headwater.storage.lance_filter import any_of, condition, quoted
 from headwater.storage.lance_organise import organise
 from headwater.storage.s3 import S3Target, is_s3, one_spelling
 from headwater.storage.vector_index import ANYTHING, Entry, Filter, Vector
@@ -41,30 +52,6 @@ _METADATA_CACHE_BYTES: Final = 32 << 20
 
 _PREFIX: Final = "text_"
 _NOTE: Final = "position.json"
-# LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
-_KEY: Final = pa.field(
-    "chunk_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}
-)
-_TEXT_COLUMNS: Final = (
-    "object_id", "customer", "modality", "text", "model", "source_model", "source_fingerprint", "fingerprint",
-)  # fmt: skip
-_COLUMNS: Final = pa.schema(
-    [
-        _KEY,
-        pa.field("seq", pa.int64(), nullable=False),
-        *(pa.field(name, pa.string(), nullable=False) for name in _TEXT_COLUMNS),
-        pa.field("occurred_at", TIMESTAMP, nullable=False),
-        # As JSON: fetching a hit costs by the column, and these have fourteen inside.
-        pa.field("locator", pa.string()),
-        pa.field("pointer", pa.string()),
-    ]
-)
-_AS_JSON: Final = ("locator", "pointer")
-_SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint"}]
-
-
-def schema_of(dimension: int) -> pa.Schema:
-    return _COLUMNS.append(pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False))
 
 
 class LanceIndex:
@@ -80,17 +67,17 @@ class LanceIndex:
             _ = self._database
 
     def upsert(self, rows: pa.Table) -> None:
+        require_conditional_put(self._target, "index.uri")
         for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():
-            part = _to_entries(_last_of_each(rows.filter(pc.equal(rows["fingerprint"], fingerprint))))
-            with _translated(self._uri):
-                table = self._table(fingerprint) or self._create(fingerprint, _dimension(part.schema))
+            part = to_entries(last_of_each(rows.filter(pc.equal(rows["fingerprint"], fingerprint))))
+            with self._translated():
+                table = self._table(fingerprint) or self._create(fingerprint, dimension_of(part.schema))
                 if table.schema.field("vector").type != part.schema.field("vector").type:
-                    raise InvalidRequest(_wrong_length(_dimension(part.schema), _dimension(table.schema)))
-                merge = table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all()
-                merge.execute(part)
+                    raise InvalidRequest(wrong_length(dimension_of(part.schema), dimension_of(table.schema)))
+                again_after_conflict(partial(_merge, table, part))
 
     def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
-        with _translated(self._uri):
+        with self._translated():
             table = self._table(fingerprint)
             if table is None:
                 self._refuse_if_others(fingerprint)
@@ -101,28 +88,28 @@ class LanceIndex:
         if chunk_ids is None:
             self._wipe()
         elif chunk_ids:
-            with _translated(self._uri):
+            with self._translated():
                 for table in self._all_tables():
-                    table.delete(_any_of("chunk_id", chunk_ids))
+                    again_after_conflict(partial(table.delete, any_of("chunk_id", chunk_ids)))
             self.set_position(self.position())
 
     def drop(self, fingerprint: str) -> None:
-        with _translated(self._uri):
+        with self._translated():
             if self._table(fingerprint) is not None:
                 self._database.drop_table(_PREFIX + fingerprint)
                 self._tables.pop(fingerprint, None)
             for table in self._all_tables():
-                table.delete(f"source_fingerprint = {_quoted(fingerprint)}")
+                again_after_conflict(partial(table.delete, f"source_fingerprint = {quoted(fingerprint)}"))
         self.set_position(self.position())
 
     def present(self, chunk_ids: Collection[str]) -> set[str]:
         if not chunk_ids:
             return set()
-        with _translated(self._uri):
+        with self._translated():
             return {
                 chunk_id
                 for table in self._all_tables()
-                for chunk_id in _rows(table, _any_of("chunk_id", chunk_ids), len(chunk_ids))
+                for chunk_id in _rows(table, any_of("chunk_id", chunk_ids), len(chunk_ids))
             }
 
     def count(self) -> int:
@@ -138,15 +125,23 @@ class LanceIndex:
         import obstore
 
         known = self.identity() if identity is None else identity
-        with _translated(self._uri):
+        with self._translated():
             entries = sum(table.count_rows() for table in self._all_tables())
             note = {"position": seq, "entries": entries, "id": known}
             obstore.put(self._store, _NOTE, json.dumps(note).encode())
 
     def optimise(self) -> None:
-        with _translated(self._uri):
+        with self._translated():
             for table in self._all_tables():
-                organise(table)
+                unless_conflict(partial(self._organise, table))
+
+    def _organise(self, table: "Table") -> None:
+        try:
+            organise(table)
+        except Exception:
+            # Wiped, or retired, by the run beside us: then there is nothing to organise.
+            if table.name in self._database.list_tables().tables:
+                raise
 
     @cached_property
     def _database(self) -> "DBConnection":
@@ -175,9 +170,10 @@ class LanceIndex:
         """Empty where the tables are gone, whatever the note says: the index then starts again."""
         import obstore
 
-        with _translated(self._uri):
+        with self._translated():
             listed = obstore.list_with_delimiter(self._store)
             if not any(name.rpartition("/")[2].startswith(_PREFIX) for name in listed["common_prefixes"]):
+                self._tables.clear()  # somebody wiped it under us
                 return {}
             if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
                 return {}
@@ -209,78 +205,68 @@ class LanceIndex:
         from lancedb.index import FTS, Bitmap
 
         table = self._database.create_table(_PREFIX + fingerprint, schema=schema_of(dimension), exist_ok=True)
-        if not table.list_indices():
-            # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
-            table.create_index("text", config=FTS(), name="text_words")
-            # A handful of values: which model made the text is asked of every hit once there are two.
-            table.create_index("source_fingerprint", config=Bitmap(), name="source")
+        # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
+        again_after_conflict(partial(_index_once, table, "text", FTS(), "text_words"))
+        # A handful of values: which model made the text is asked of every hit once there are two.
+        again_after_conflict(partial(_index_once, table, "source_fingerprint", Bitmap(), "source"))
         self._tables[fingerprint] = table
         return table
 
     def _wipe(self) -> None:
         import obstore
 
-        with _translated(self._uri):
+        with self._translated():
             if self._note():
                 obstore.delete(self._store, _NOTE)
             self._database.drop_all_tables()
             self._tables.clear()
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """LanceDB and obstore raise plain RuntimeError, ValueError and OSError; here they become ours.
 
-def _last_of_each(rows: pa.Table) -> pa.Table:
-    """One row a key: two of one batch would both go in, and bring down every later merge of that key."""
-    numbers = {chunk_id: number for number, chunk_id in enumerate(rows["chunk_id"].to_pylist())}
-    return rows if len(numbers) == len(rows) else rows.take(pa.array(sorted(numbers.values())))
-
-
-def _to_entries(rows: pa.Table) -> pa.Table:
-    vectors = rows["vector"].combine_chunks()
-    flat = (
-        vectors.flatten() if isinstance(vectors, pa.Array) else pa.concat_arrays([c.flatten() for c in vectors.chunks])
-    )
-    lengths = pc.unique(pc.list_value_length(rows["vector"])).to_pylist()
-    if len(lengths) != 1:
-        raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
-    schema = schema_of(lengths[0])
-    fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
-    columns = {name: rows[name] for name in _COLUMNS.names if name not in _AS_JSON}
-    columns |= {name: _as_json(rows[name]) for name in _AS_JSON}
-    return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
+        Tables are opened anew afterwards: what was open may have been wiped, or replaced by a copy.
+        """
+        try:
+            yield
+        except HeadwaterError:
+            raise
+        except (RuntimeError, OSError) as error:
+            self._tables.clear()
+            said = str(error).splitlines()[0]
+            raise Unavailable(f"The index at {self._uri} did not answer: {said}. Try again.") from error
 
 
-def _dimension(schema: pa.Schema) -> int:
-    return int(schema.field("vector").type.list_size)
+def _index_once(table: "Table", column: str, config: Any, name: str) -> None:
+    if name not in {index.name for index in table.list_indices()}:
+        table.create_index(column, config=config, name=name)
 
 
-def _wrong_length(given: int, wanted: int) -> str:
-    return f"This model's index takes vectors of {wanted} numbers, not {given}."
-
-
-def _as_json(column: pa.ChunkedArray) -> pa.Array:
-    return pa.array([json.dumps(value) for value in column.to_pylist()], pa.string())
+def _merge(table: "Table", part: pa.Table) -> None:
+    table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all().execute(part)
 
 
 def _entries(query: Any, k: int, measure: str) -> Iterator[tuple[float, dict[str, Any]]]:
-    for row in query.limit(k).select([*_SHOWN, measure]).to_arrow().to_pylist():
-        yield row.pop(measure), {**row, **{name: json.loads(row[name]) for name in _AS_JSON}}
+    for row in query.limit(k).select([*SHOWN, measure]).to_arrow().to_pylist():
+        yield row.pop(measure), {**row, **{name: json.loads(row[name]) for name in AS_JSON}}
 
 
 def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
-    if len(probe) != (wanted := _dimension(table.schema)):
-        raise InvalidRequest(_wrong_length(len(probe), wanted))
+    if len(probe) != (wanted := dimension_of(table.schema)):
+        raise InvalidRequest(wrong_length(len(probe), wanted))
     query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
     query = query.distance_type("cosine")
     # Too few results behind a narrow filter: go on to the other partitions.
     query = query.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(max(2, math.ceil(REFINED / k)))
-    if condition := _condition(only):
-        query = query.where(condition, prefilter=True)
+    if chosen := condition(only):
+        query = query.where(chosen, prefilter=True)
     return [Entry(score=1.0 - distance, **row) for distance, row in _entries(query, k, "_distance")]
 
 
 def _by_words(table: "Table", text: str, k: int, only: Filter) -> list[Entry]:
     query: Any = table.search(text, query_type="fts", fts_columns="text")
-    if condition := _condition(only):
-        query = query.where(condition, prefilter=True)
+    if chosen := condition(only):
+        query = query.where(chosen, prefilter=True)
     return [Entry(score=score, **row) for score, row in _entries(query, k, "_score")]
 
 
@@ -288,41 +274,3 @@ def _rows(table: "Table", condition: str, limit: int) -> list[str]:
     found = table.search().where(condition).select(["chunk_id"]).limit(limit).to_arrow()
     ids: list[str] = found["chunk_id"].to_pylist()
     return ids
-
-
-def _condition(only: Filter) -> str:
-    parts = []
-    if only.customer is not None:
-        parts.append(f"customer = {_quoted(only.customer)}")
-    if only.modality is not None:
-        parts.append(f"modality = {_quoted(only.modality)}")
-    if only.since is not None:
-        parts.append(f"occurred_at >= {_moment(only.since)}")
-    if only.until is not None:
-        parts.append(f"occurred_at < {_moment(only.until)}")
-    if only.hidden:
-        parts.append(f"source_fingerprint NOT IN ({', '.join(_quoted(value) for value in sorted(only.hidden))})")
-    return " AND ".join(parts)
-
-
-def _any_of(column: str, values: Collection[str]) -> str:
-    return f"{column} IN ({', '.join(_quoted(value) for value in values)})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _moment(moment: datetime) -> str:
-    return f"timestamp '{moment.astimezone(UTC).isoformat().replace('+00:00', 'Z')}'"
-
-
-@contextmanager
-def _translated(uri: str) -> Iterator[None]:
-    """LanceDB and obstore raise plain RuntimeError, ValueError and OSError; here they become ours."""
-    try:
-        yield
-    except HeadwaterError:
-        raise
-    except (RuntimeError, OSError) as error:
-        raise Unavailable(f"The index at {uri} did not answer: {str(error).splitlines()[0]}. Try again.") from error

@@ -42,7 +42,9 @@ class Lease:
     takeover: bool = field(default=False, compare=False)
 
     def is_live(self, now: datetime) -> bool:
-        fresh = now < self.renewed_at + timedelta(seconds=self.ttl_seconds)
+        """A holder that lives renews it by the clock as it is now, so a time far ahead is that of one who died before
+        the clock was set back; waiting until then would keep everybody out."""
+        fresh = abs(now - self.renewed_at) < timedelta(seconds=self.ttl_seconds)
         return fresh and not self.process.surely_dead()
 
 

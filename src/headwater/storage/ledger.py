@@ -6,21 +6,19 @@ Twice is once: every method but `start_run` may be called again with the same ar
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from headwater.clock import Clock, parse_time, to_text
 from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.storage import claims
+from headwater.storage.claims import First, write_fact
+from headwater.storage.database import Database, FencedDatabase, lost_lease
 from headwater.storage.lease import Lease, Process
-from headwater.storage.sqlite_database import Execute, Row, SqliteDatabase
-
-T = TypeVar("T")
-First = tuple[str, int, int]  # content hash, partition, offset
-KEYS_PER_QUERY: Final = 1_000  # SQLite takes 32,766 values in one statement, and a claim has five
+from headwater.storage.sqlite_database import SqliteDatabase
 
 _SCHEMA: Final = (
     "create table if not exists lake (name text primary key, value text not null)",
@@ -28,13 +26,16 @@ _SCHEMA: Final = (
         name text primary key, epoch bigint not null, held integer not null, owner text not null,
         pid bigint not null, started text not null, host text not null, place text not null,
         since text not null, renewed_at text not null, ttl_seconds double precision not null)""",
-    """create table if not exists first_seen (
-        kind text not null, key text not null, content_hash text not null,
-        log_partition integer not null, log_offset bigint not null, primary key (kind, key))""",
-    "create index if not exists first_seen_position on first_seen (log_partition, log_offset)",
+    *claims.SCHEMA,
     """create table if not exists runs (
         id {row_id}, kind text not null, started_at text not null, finished_at text,
         outcome text, detail text not null)""",
+    # The journal is kept for ever; what is under way or lost is looked for at every start.
+    "create index if not exists runs_unfinished on runs (kind, id) where outcome is null",
+    """create table if not exists dismissed (
+        event_id text not null, step text not null, fingerprint text not null, reason text not null,
+        dismissed_at text not null, dismissed_by text not null, because text not null,
+        primary key (event_id, step, fingerprint, reason))""",
 )
 _LEASE_COLUMNS: Final = "name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds"
 
@@ -51,63 +52,6 @@ class Run:
     detail: Mapping[str, Any]
 
 
-class Database(Protocol):
-    """`?` marks a value in a statement, whatever the database itself wants."""
-
-    @property
-    def ROW_ID(self) -> str: ...
-
-    @property
-    def changed(self) -> int:
-        """How many rows the last statement of a transaction inserted, updated or deleted."""
-        ...
-
-    @property
-    def clock(self) -> Clock | None:
-        """The server's, where machines whose clocks may differ share the database."""
-        ...
-
-    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]: ...
-
-    def transaction(self) -> AbstractContextManager[Execute]: ...
-
-    def close(self) -> None: ...
-
-
-class _FencedDatabase:
-    """A database whose transactions look first whether the lease is still ours; nothing fits in between."""
-
-    def __init__(self, database: Database, lease: Lease) -> None:
-        self._database = database
-        self._lease = lease
-
-    @property
-    def ROW_ID(self) -> str:
-        return self._database.ROW_ID
-
-    @property
-    def changed(self) -> int:
-        return self._database.changed
-
-    @property
-    def clock(self) -> Clock | None:
-        return self._database.clock
-
-    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._database.query(statement, values)
-
-    @contextmanager
-    def transaction(self) -> Iterator[Execute]:
-        with self._database.transaction() as run:
-            ours = (self._lease.name, self._lease.epoch)
-            if not run("select 1 from leases where name = ? and epoch = ? and held = 1", ours):
-                raise Conflict(lost_lease(self._lease.name))
-            yield run
-
-    def close(self) -> None:
-        self._database.close()
-
-
 class Ledger:
     def __init__(self, database: Database, *, prepare: bool = True) -> None:
         self._database = database
@@ -115,7 +59,7 @@ class Ledger:
             return
         with self._database.transaction() as run:
             for statement in _SCHEMA:
-                run(statement.replace("{row_id}", database.ROW_ID))
+                run(statement.format(**database.TYPES))
 
     def close(self) -> None:
         self._database.close()
@@ -126,7 +70,7 @@ class Ledger:
 
     def set_fact(self, name: str, value: str) -> None:
         with self._database.transaction() as run:
-            run("insert into lake values (?, ?) on conflict (name) do update set value = excluded.value", (name, value))
+            write_fact(run, name, value)
 
     def change_fact(self, name: str, change: Callable[[str | None], str]) -> str:
         """Set a fact to what `change` makes of it, with nobody in between; returns it."""
@@ -175,7 +119,7 @@ class Ledger:
 
     def under(self, lease: Lease) -> "Ledger":
         """The same ledger for who works under a lease: once another has it, every change is refused."""
-        return Ledger(_FencedDatabase(self._database, lease), prepare=False)
+        return Ledger(FencedDatabase(self._database, lease), prepare=False)
 
     def release(self, lease: Lease) -> None:
         """The row stays, for its epoch."""
@@ -183,40 +127,32 @@ class Ledger:
             run("update leases set held = 0 where name = ? and epoch = ?", (lease.name, lease.epoch))
 
     def holder(self, name: str, now: datetime) -> Lease | None:
-        rows = self._database.query(f"select {_LEASE_COLUMNS} from leases where name = ? and held = 1", (name,))
-        lease = _lease(rows[0]) if rows else None
+        """Who has it and gives signs of life."""
+        lease = self.held(name)
         return lease if lease and lease.is_live(now) else None
 
-    def claim_first(self, kind: str, rows: Sequence[tuple[str, str, int, int]]) -> dict[str, First]:
-        """Claim (key, content hash, partition, offset) for whoever is first; returns who is, for each key.
+    def held(self, name: str) -> Lease | None:
+        """As it was taken and not given back, whether its holder lives or not."""
+        rows = self._database.query(f"select {_LEASE_COLUMNS} from leases where name = ? and held = 1", (name,))
+        return _lease(rows[0]) if rows else None
 
-        `kind` keeps spaces of keys apart: "event", "object".
+    def claim_first(self, kind: str, rows: Sequence[tuple[str, str, int, int]]) -> dict[str, First]:
+        """Claim (key, content, partition, offset) for whoever is first; returns who is, for each key.
+
+        `kind` keeps spaces of keys apart: "event", "object". The first's content is told as it was given if it is the
+        same, else as something else: only its hash is kept. A position that a log may give again has a partition below
+        zero.
         """
-        # In the order of the keys: neighbours share pages, so the cost stays flat as the table grows.
-        claims = sorted(rows)
-        firsts: dict[str, First] = {row[0]: row[1:] for row in claims}
-        if len(firsts) < len(claims):
-            firsts = {row[0]: row[1:] for row in sorted(rows, key=lambda row: row[2:], reverse=True)}
-            claims = [(key, *firsts[key]) for key in sorted(firsts)]
-        with self._database.transaction() as run:
-            for some in _batches(claims, KEYS_PER_QUERY):
-                run(
-                    "insert into first_seen (key, content_hash, log_partition, log_offset, kind) values "
-                    f"{', '.join(['(?, ?, ?, ?, ?)'] * len(some))} on conflict (kind, key) do nothing",
-                    [value for claim in some for value in (*claim, kind)],
-                )
-                if self._database.changed < len(some):
-                    # Somebody was first for one of these.
-                    firsts |= _claimed(run, kind, [claim[0] for claim in some])
-        return firsts
+        return claims.claim_first(self._database, kind, rows)
 
     def forget_claims_from(self, partition: int, offset: int) -> int:
         """Drop what was claimed at or beyond a position but never committed; returns how many."""
-        with self._database.transaction() as run:
-            where = "where log_partition = ? and log_offset >= ?"
-            ((count,),) = run(f"select count(*) from first_seen {where}", (partition, offset))
-            run(f"delete from first_seen {where}", (partition, offset))
-        return int(count)
+        return claims.forget_claims_from(self._database, partition, offset)
+
+    def seal_claims(self, partition: int) -> None:
+        """The partition begins anew, so its positions will be given again: what was claimed there stays claimed, by a
+        position that nothing has."""
+        claims.seal_claims(self._database, partition)
 
     def start_run(self, kind: str, now: datetime, detail: Mapping[str, Any] | None = None) -> int:
         with self._database.transaction() as run:
@@ -242,12 +178,6 @@ class Ledger:
             rows = run("select detail from runs where id = ?", (run_id,))
             merged = json.dumps({**json.loads(rows[0][0]), **detail}) if rows else ""
             run("update runs set detail = ? where id = ?", (merged, run_id))
-
-    def seal_claims(self, partition: int) -> None:
-        """The partition begins anew, so its positions will be given again: what was claimed there stays claimed, by a
-        position that nothing has."""
-        with self._database.transaction() as run:
-            run("update first_seen set log_partition = ? where log_partition = ?", (-1 - partition, partition))
 
     def unfinished(self, kind: str) -> list[Run]:
         """What was started and has no outcome yet, the latest first."""
@@ -281,20 +211,6 @@ def open_ledger(uri: str) -> Ledger:
     )
 
 
-def _batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
-
-def _claimed(run: Execute, kind: str, keys: Sequence[str]) -> dict[str, First]:
-    found = run(
-        "select key, content_hash, log_partition, log_offset from first_seen "
-        f"where kind = ? and key in ({', '.join('?' * len(keys))})",
-        (kind, *keys),
-    )
-    return {key: (content_hash, partition, offset) for key, content_hash, partition, offset in found}
-
-
 def _lease(row: Sequence[Any]) -> Lease:
     name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds = row
     process = Process(pid, started, host, place)
@@ -305,10 +221,6 @@ def _lease_row(lease: Lease) -> tuple[Any, ...]:
     holder = lease.process
     times = to_text(lease.since), to_text(lease.renewed_at), lease.ttl_seconds
     return lease.name, lease.epoch, lease.owner, holder.pid, holder.started, holder.host, holder.place, *times
-
-
-def lost_lease(name: str) -> str:
-    return f"The lease {name} was lost to another process while this one was silent. Nothing was written; start again."
 
 
 def _held_by(lease: Lease) -> str:

@@ -5,8 +5,6 @@ log's read here.
 """
 
 import json
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -50,19 +48,6 @@ def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: 
         # Other people's producers send any bytes; what is not UTF-8 would be unreadable in every table it got to.
         F.make_valid_utf8(F.col("value").cast("string")).alias("value"),
     )
-
-
-def checkpoint(settings: Settings) -> str:
-    """Where Spark notes what it has read of the log, empty.
-
-    The note is thrown away at every start: the table's own property says where to begin, and a note that is older or
-    newer than the table (a restored catalog, a topic made anew) would only contradict it.
-    """
-    place = f"{settings.text('checkpoints.uri')}/bronze"
-    if "://" in place.removeprefix("file://"):
-        return f"{place}/{uuid.uuid4().hex}"
-    shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
-    return place
 
 
 def read_segments(log: DirectoryLog, start: int, most_bytes: int) -> Iterator[pa.Table]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.storage.postgres_database import PostgresDatabase
 
 CATALOG: Final = "lake"
+WAY_BACK: Final = "If it is lost, bring it back from a backup: headwater restore FILE; for a new lake: headwater init"
 _ATTEMPTS: Final = 3
 BUSY_SECONDS: Final = 30  # an 8 s lock of another process must not fail a commit
 _KEY: Final = "catalog_name = ? AND table_namespace = ? AND table_name = ?"
@@ -81,7 +82,7 @@ class SqliteLocations:
             yield
         except sqlite3.Error as error:
             if not self._file.is_file():
-                raise NotFound(f"There is no catalog at {self._file}. Make the lake with: headwater init") from error
+                raise NotFound(f"There is no catalog at {self._file}. {WAY_BACK}") from error
             raise Unavailable(f"The catalog {self._file} failed: {error}. Try again.") from error
 
 
@@ -123,5 +124,5 @@ def _key(table: str) -> tuple[str, str, str]:
 
 def _found(table: str, row: tuple[str, ...] | None) -> str:
     if row is None or not row[3]:
-        raise NotFound(f"{table} is not in the lake's catalog. Make the lake again with: headwater init")
+        raise NotFound(f"{table} is not in the lake's catalog. {WAY_BACK}")
     return str(row[3])

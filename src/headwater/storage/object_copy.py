@@ -5,7 +5,7 @@ Twice is once: a raw store keeps what it has under a key and compares, so an int
 
 import io
 import mimetypes
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -17,26 +17,27 @@ from headwater.storage.raw_store import RawStore
 
 COPIES_AT_ONCE: Final = 8
 _BATCH: Final = 256
-Known = Mapping[str, tuple[str, str]]  # path → checksum and content type
+Known = Callable[[str], tuple[str, str] | None]  # by path: checksum and content type
 
 
-def copy_objects(source: RawStore, target: RawStore, known: Known, copied: Callable[[], None]) -> list[str]:
-    """Every object as it is; returns those that are not what `known` says. Other bytes in the target are a Conflict."""
+def copy_objects(
+    keys: Iterable[str], source: RawStore, target: RawStore, known: Known, copied: Callable[[], None]
+) -> Iterator[str]:
+    """Each object as it is; yields those that are not what `known` says. Other bytes in the target are a Conflict."""
 
-    def copy(key: str) -> bool:
+    def copy(key: str, told: tuple[str, str] | None) -> bool:
         guessed = mimetypes.guess_type(key)[0] or "application/octet-stream"
         with _as_file(source.chunks(key)) as stream:
-            pointer = target.put_stream(key, stream, known[key][1] if key in known else guessed)
-        return key not in known or pointer.checksum == known[key][0]
+            pointer = target.put_stream(key, stream, told[1] if told else guessed)
+        return told is None or pointer.checksum == told[0]
 
-    damaged: list[str] = []
-    keys = iter(found.path for found in source.list())
-    while batch := list(islice(keys, _BATCH)):
+    stream = iter(keys)
+    while batch := list(islice(stream, _BATCH)):
         with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:
-            for key, sound in zip(batch, workers.map(copy, batch), strict=True):
-                damaged += [] if sound else [key]
+            for key, sound in zip(batch, workers.map(copy, batch, [known(key) for key in batch]), strict=True):
                 copied()
-    return damaged
+                if not sound:
+                    yield key
 
 
 def copy_memo(source: Memo, target: Memo) -> None:

@@ -1,13 +1,14 @@
 """Packed environment: this Python's packages, Headwater and the lake's models in one archive for a cluster's executors.
 
 Reads   the environment's site-packages, the modules that models.* name
-Writes  <cache>/environments/<digest>.tar.gz
+Writes  <cache>/environments/<digest>.tar.gz, of which the newest few stay and those that a run uses
 Key     what is packed, by name, size and time of each file: packing again what is there already costs a listing.
 
 Packages travel, the interpreter does not: the machines need the same Python (3.11, say) on their PATH. Spark's own jars
 stay out, because an executor has them.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import io
@@ -16,14 +17,15 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
-from headwater.storage.cache import cache_directory
+from headwater.storage.cache import cache_directory, remove_unfinished
 
 NAME: Final = "environment"
 PYTHON: Final = f"./{NAME}/bin/python"
@@ -32,6 +34,8 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 # Compiled afresh where it runs; installers and links into a clone are of no use there.
 _LEFT_OUT: Final = ("__pycache__", "pip", "setuptools", "_distutils_hack", "wheel")
 _SPARK_LEFT_OUT: Final = ("jars", "examples", "data", "bin", "sbin", "licenses")
+_PACKING: Final = ".packing-"
+_KEPT: Final = 3
 # Fast: the archive is read once by each executor, over a network that is quicker than a stronger compression.
 _COMPRESSION: Final = 1
 
@@ -52,12 +56,29 @@ def shipped_conf(settings: Settings, master: str, report: Callable[[str], None])
 
 
 def is_shipped(settings: Settings, master: str) -> bool:
-    choice = settings.text("spark.ship")
-    if choice not in {"auto", "packed", "none"}:
-        raise InvalidRequest(f"spark.ship is {choice}; it must be auto, packed or none.")
+    choice = _choice(settings)
     if is_local(master) or choice == "none":
         return False
     return choice == "packed" or not on_loopback(master)
+
+
+def jars_conf(settings: Settings, master: str, jars: Sequence[Path]) -> dict[str, str]:
+    """How executors get the jars: read where they are if they share this machine's files, else sent to each.
+
+    What is sent stays in an executor's directory when the run is over, for as long as the cluster keeps that.
+    """
+    shared = on_loopback(master) and _choice(settings) == "auto"
+    name, mark = ("spark.executor.extraClassPath", os.pathsep) if shared else ("spark.jars", ",")
+    # Those of the user beside ours: an executor without ours could not read a table.
+    theirs = settings.section("spark.conf").get(name)
+    return {name: mark.join([*map(str, jars), *([theirs] if theirs else [])])}
+
+
+def _choice(settings: Settings) -> str:
+    choice = settings.text("spark.ship")
+    if choice not in {"auto", "packed", "none"}:
+        raise InvalidRequest(f"spark.ship is {choice}; it must be auto, packed or none.")
+    return choice
 
 
 def is_local(master: str) -> bool:
@@ -94,12 +115,19 @@ def pack(site: Path, modules: Mapping[str, Path], report: Callable[[str], None])
     """The archive of these packages and modules, made if it is not there yet."""
     files = dict(sorted([*_of_site(site), *_of_modules(modules)]))
     target = cache_directory() / "environments" / f"{_digest(files)}.tar.gz"
-    if target.is_file():
-        return target
+    if not target.is_file():
+        _make(target, files, report)
+    _hold(target)
+    _remove_others(target)
+    return target
+
+
+def _make(target: Path, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
     size = sum(file.stat().st_size for file in files.values())
     report(f"Packing {len(files):,} files ({size >> 20:,} MB) of this environment for the executors (once)")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".packing-", delete=False) as scratch:
+    remove_unfinished(target.parent, _PACKING)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=_PACKING, delete=False) as scratch:
         try:
             with tarfile.open(fileobj=scratch, mode="w:gz", compresslevel=_COMPRESSION) as archive:
                 _add_launcher(archive)
@@ -109,7 +137,21 @@ def pack(site: Path, modules: Mapping[str, Path], report: Callable[[str], None])
         except BaseException:
             Path(scratch.name).unlink(missing_ok=True)
             raise
-    return target
+
+
+def _hold(archive: Path) -> None:
+    """As long as this process lives: executors that come late are sent it too."""
+    os.utime(archive)
+    fcntl.flock(os.open(archive, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
+def _remove_others(archive: Path) -> None:
+    """An archive has hundreds of megabytes, and every change of a file makes another."""
+    found = sorted(archive.parent.glob("*.tar.gz"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for old in found[_KEPT:]:
+        with suppress(OSError), old.open("rb") as file:  # somebody uses it, or was first
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            old.unlink()
 
 
 def _of_site(site: Path) -> Iterator[tuple[str, Path]]:

@@ -6,7 +6,6 @@ file, and that is JSON: one look into SQLite or Postgres and one read of a file 
 
 from headwater.domain.progress import Progress
 from headwater.domain.tables import Table
-from headwater.errors import NotFound
 from headwater.settings import Settings
 from headwater.storage.commit import SqlTables
 from headwater.storage.metadata_location import metadata_locations
@@ -24,7 +23,4 @@ def _from_rest(settings: Settings, table: Table) -> Progress:
     """The server alone knows where a table's metadata is, and sends it along."""
     from headwater.storage.catalog import load, open_catalog, progress
 
-    try:
-        return progress(load(open_catalog(settings), table.name))
-    except NotFound:
-        raise NotFound(f"{table.name} is not in the lake's catalog. Make the lake again with: headwater init") from None
+    return progress(load(open_catalog(settings), table.name))

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from headwater.clock import Clock, utc_now
 from headwater.domain.event import Event
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
+
+# Begins the identity of a directory log that had none, because an earlier version made it.
+ADOPTED: Final = "directory-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class PointerLog(Protocol):
         """Changes when the log is made anew and its offsets mean other lines."""
         ...
 
+    def fingerprint(self, partition: int, offset: int) -> str | None:
+        """What tells a line from any other that could ever stand at its offset: of a log that may be set back to an
+        older copy of itself. None where there is no such line any more, or where that cannot happen."""
+        ...
+
     def publish(self, events: Sequence[Event]) -> None:
         """Durable when it returns; after an error some of the events may have been published."""
         ...
@@ -63,6 +71,19 @@ class PointerLog(Protocol):
     def expire(self, now: datetime, consumed: Mapping[int, int], *, force: bool = False) -> Expired:
         """Remove what is past its retention. What `consumed` (the next offset to read) has not passed stays, unless
         `force`."""
+        ...
+
+
+@runtime_checkable
+class BrokerLog(Protocol):
+    """What a log on a broker has besides: others may set it up anew, and not every offset has a line."""
+
+    def check_policy(self) -> None:
+        """InvalidRequest where it is set up to drop events by something else than their age."""
+        ...
+
+    def uncommitted(self, partition: int, first: int, until: int) -> set[int]:
+        """The offsets in between that hold a line nobody is to read: its transaction was aborted, or is open."""
         ...
 
 

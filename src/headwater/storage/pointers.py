@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headwater.domain.progress import Progress
 from headwater.errors import InvalidRequest
 from headwater.storage.catalog import translated
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.io import InputFile
 
 
 def read_pointers(catalog: "Catalog") -> dict[str, str]:
@@ -44,25 +42,6 @@ def set_pointers(catalog: "Catalog", pointers: Mapping[str, str]) -> None:
                 session.execute(delete(IcebergTables).filter_by(**{column: row[column] for column in key}))
                 session.execute(insert(IcebergTables).values(**row))
             session.commit()
-
-
-def is_there(catalog: "Catalog", metadata: str) -> bool:
-    with translated(metadata):
-        return _file(catalog, metadata).exists()
-
-
-def progress_at(catalog: "Catalog", metadata: str) -> Progress:
-    """How far a table had come when this metadata file was its current one."""
-    from pyiceberg.serializers import FromInputFile
-
-    with translated(metadata):
-        return Progress.from_properties(FromInputFile.table_metadata(_file(catalog, metadata)).properties)
-
-
-def _file(catalog: "Catalog", metadata: str) -> "InputFile":
-    from pyiceberg.io import load_file_io
-
-    return load_file_io(catalog.properties, metadata).new_input(metadata)
 
 
 def _in_sql(catalog: "Catalog") -> "SqlCatalog":

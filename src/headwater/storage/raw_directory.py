@@ -73,9 +73,13 @@ class DirectoryRawStore:
         except NotFound:
             raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self.root}.") from None
 
-    def chunks(self, key: str) -> Iterator[bytes]:
+    def chunks(self, key: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         with self._open(key) as file:
-            yield from read_chunks(file)
+            file.seek(offset)
+            left = os.fstat(file.fileno()).st_size if size is None else size
+            while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
+                left -= len(chunk)
+                yield chunk
 
     def kept_chunks(self, pointer: Pointer) -> Iterator[bytes] | None:
         return None
@@ -102,9 +106,9 @@ class DirectoryRawStore:
             os.unlink(name, dir_fd=directory)
             os.fsync(directory)
 
-    def local_path(self, key: str) -> Path | None:
-        with self._open(key):
-            return self.root.joinpath(*key.split("/"))
+    def open_local(self, key: str) -> BinaryIO | None:
+        with self._open(key) as file:
+            return os.fdopen(os.dup(file.fileno()), "rb")
 
     def _store(self, directory: int, name: str, key: str, stream: BinaryIO) -> tuple[str, int]:
         with self._temporary() as (incoming, temporary, file):

@@ -1,45 +1,39 @@
 """Raw objects on S3 and the servers that speak it.
 
 Small objects are one conditional PUT through obstore. Large ones go part by part through boto3 and are completed with
-`If-None-Match: *`, which obstore's multipart cannot do: a key is written once; memory holds one part.
+`If-None-Match: *`, which obstore's multipart cannot do: a key is written once; memory holds one part. Whether the
+server honours that header is tried out before the first put (`conditional_put`); one that does so for whole objects
+only gets large ones whole, from disk.
 An answer that got lost is resolved by reading the object back, never by deleting it.
 Where the bucket keeps versions, a pointer names one: it is read also after others wrote over it or deleted the
 name, and a delete removes them all. Where it locks objects, a delete is refused with the lock's name.
 """
 
-import base64
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Literal
 
 import obstore
 from botocore.exceptions import BotoCoreError, ClientError
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
 from headwater.domain.pointer import Pointer
-from headwater.errors import AccessRefused, Conflict, DataFault, HeadwaterError, NotFound, Unavailable
+from headwater.errors import Conflict, DataFault, NotFound
+from headwater.storage.conditional_put import PROBE, ConditionalPut
 from headwater.storage.raw_store import (
     CHUNK_BYTES,
     ObjectStat,
     checked_key,
     digest,
-    read_chunks,
     require_same,
     verified,
 )
 from headwater.storage.s3 import S3Target
+from headwater.storage.s3_errors import KEY_TROUBLE, NO_BUCKET, OUT_OF_RANGE, code_of, status_of, translate
+from headwater.storage.s3_upload import in_parts, read_part, sent_in_parts, sent_whole
 
-Parts = list[dict[str, Any]]
 PRECONDITION_FAILED: Final = 412
-_KEY_TROUBLE: Final = (
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InvalidToken",
-    "RequestExpired",
-    "RequestTimeTooSkewed",
-)
 _CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
 
 
@@ -53,20 +47,28 @@ class S3RawStore:
             session = target.session()
             self._client = target.client(session)
             self._store = target.store(session)
+        self._conditional = ConditionalPut(target, lambda: self._client)
 
     def put_bytes(self, key: str, data: bytes, content_type: str) -> Pointer:
         offered = hashlib.sha256(data).hexdigest(), len(data)
         with _translated(checked_key(key)):
             try:
+                self._look_first(key)
                 result = self._create(key, data, {"Content-Type": content_type, _CHECKSUM: offered[0]})
             except AlreadyExistsError:
                 return self._same(key, offered, content_type)
         return _pointer(key, offered, content_type, result["e_tag"], result["version"])
 
+    def _look_first(self, key: str) -> None:
+        """Where the server would put one object over another: s3.unconditional allows for that."""
+        if not self._conditional.is_honoured() and self.head(key) is not None:
+            raise AlreadyExistsError(key)
+
     def _create(self, key: str, data: bytes, attributes: dict[str, str], attempts: int = 3) -> Any:
         """A conditional PUT without an answer, which obstore does not repeat, is repeated where nothing is stored."""
+        mode: Literal["create", "overwrite"] = "create" if self._conditional.is_honoured() else "overwrite"
         try:
-            return obstore.put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
+            return obstore.put(self._store, key, data, attributes=attributes, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PermissionDeniedError, UnauthenticatedError):
             raise
         except BaseError as error:
@@ -78,13 +80,14 @@ class S3RawStore:
         return self._create(key, data, attributes, attempts - 1)
 
     def put_stream(self, key: str, stream: BinaryIO, content_type: str) -> Pointer:
-        first = _read_part(stream, self._part_bytes)
+        first = read_part(stream, self._part_bytes)
         if len(first) < self._part_bytes:
             return self.put_bytes(key, first, content_type)
         with _translated(checked_key(key)):
+            parts = in_parts(first, stream, self._part_bytes)
             if self.head(key) is None:
-                return self._put_parts(key, first, stream, content_type)
-            return self._same(key, digest(_rest(first, stream)), content_type)
+                return self._put_large(key, parts, content_type)
+            return self._same(key, digest(parts), content_type)
 
     def get(self, pointer: Pointer) -> bytes:
         with _translated(checked_key(pointer.path)):
@@ -99,14 +102,28 @@ class S3RawStore:
 
     def _current(self, pointer: Pointer) -> bytes:
         try:
+            found = self._opened(pointer.path, pointer.offset, pointer.size)
             # A foreign event may claim any size; ask the store before memory is set aside for it.
-            found = obstore.head(self._store, pointer.path)
-            if found["size"] < pointer.offset + pointer.size:
+            if found is None or found.meta["size"] < pointer.offset + pointer.size:
                 raise DataFault("CORRUPT", f"{pointer.path} is shorter than its {pointer.size} bytes.")
-            span = {"start": pointer.offset, "length": pointer.size}
-            return bytes(obstore.get_range(self._store, pointer.path, **span)) if pointer.size else b""
-        except FileNotFoundError:
-            raise DataFault("MISSING_OBJECT", f"{pointer.path} is not in {self._place}.") from None
+            return bytes(found.bytes()) if pointer.size else b""
+        except NotFound as error:
+            raise DataFault("MISSING_OBJECT", str(error)) from None
+
+    def _opened(self, key: str, offset: int, size: int | None) -> Any:
+        """What is stored there now, or a stretch of it, unread; None where the stretch begins behind the end."""
+        # An empty stretch cannot be asked for: then the answer is that of the whole, of which nothing is read.
+        span: Any = {"range": (offset, offset + size)} if size else {}
+        try:
+            return obstore.get(self._store, key, options=span)
+        except FileNotFoundError as error:
+            if code_of(error) == NO_BUCKET:
+                raise translate(error, key) from error
+            raise NotFound(f"{key} is not in {self._place}.") from None
+        except BaseError as error:
+            if code_of(error) == OUT_OF_RANGE:
+                return None
+            raise
 
     def _version(self, pointer: Pointer) -> bytes | None:
         kept = self._kept(pointer)
@@ -123,19 +140,17 @@ class S3RawStore:
         try:
             found = self._client.get_object(**self._where(pointer.path), VersionId=pointer.version_id, Range=span)
         except ClientError as error:
-            if _status(error) in {400, 404, 405, 416} and not _is_about_key(error):
+            if status_of(error) in {400, 404, 405, 416} and code_of(error) not in KEY_TROUBLE:
                 return None
             raise
         return found["Body"]
 
-    def chunks(self, key: str) -> Iterator[bytes]:
+    def chunks(self, key: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         with _translated(checked_key(key)):
-            try:
-                found = obstore.get(self._store, key)
-            except FileNotFoundError:
-                raise NotFound(f"{key} is not in {self._place}.") from None
-            for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
-                yield bytes(chunk)
+            found = self._opened(key, offset, size)
+            if found is not None and size != 0:
+                for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
+                    yield bytes(chunk)
 
     def head(self, key: str) -> ObjectStat | None:
         with _translated(checked_key(key)):
@@ -147,7 +162,7 @@ class S3RawStore:
     def list(self, prefix: str = "") -> Iterator[ObjectStat]:
         with _translated(prefix):
             for page in obstore.list(self._store, prefix=checked_key(prefix) if prefix else None):
-                yield from map(_stat_of, page)
+                yield from (_stat_of(found) for found in page if not str(found["path"]).startswith(PROBE))
 
     def delete(self, key: str) -> None:
         where = self._where(checked_key(key))
@@ -160,7 +175,7 @@ class S3RawStore:
                         raise Conflict(self._locked(key, {**where, "VersionId": version})) from error
                     raise
 
-    def local_path(self, key: str) -> Path | None:
+    def open_local(self, key: str) -> BinaryIO | None:
         return None
 
     @property
@@ -204,64 +219,19 @@ class S3RawStore:
         require_same(key, stored=stored, offered=offered)
         return _pointer(key, offered, content_type, found.meta["e_tag"], found.meta["version"])
 
-    def _put_parts(self, key: str, first: bytes, stream: BinaryIO, content_type: str) -> Pointer:
-        where = self._where(key)
-        upload = {
-            **where,
-            "UploadId": self._client.create_multipart_upload(**where, ContentType=content_type)["UploadId"],
-        }
-        try:
-            parts, offered = self._upload_parts(upload, first, stream)
-        except BaseException:
-            self._abort(upload)
-            raise
-        try:
-            done = self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
-        except (ClientError, BotoCoreError) as error:
-            # Lost the race, or won it and never heard: what is there now decides.
+    def _put_large(self, key: str, parts: Iterator[bytes], content_type: str) -> Pointer:
+        honoured = self._conditional.is_honoured()
+        sent = sent_whole if honoured and not self._conditional.is_honoured_in_parts() else sent_in_parts
+        condition = {"IfNoneMatch": "*"} if honoured else {}
+        with sent(self._client, self._where(key), content_type, parts, condition) as (offered, finish):
             try:
+                done = finish()
+            except (ClientError, BotoCoreError) as error:
+                # Lost the race, or won it and never heard: what is there now decides.
                 if self.head(key) is None and _status(error) != PRECONDITION_FAILED:
                     raise
                 return self._same(key, offered, content_type)
-            finally:
-                self._abort(upload)
         return _pointer(key, offered, content_type, done.get("ETag"), done.get("VersionId"))
-
-    def _upload_parts(self, upload: dict[str, str], first: bytes, stream: BinaryIO) -> tuple[Parts, tuple[str, int]]:
-        hashed, size, part = hashlib.sha256(), 0, first
-        parts: Parts = []
-        while part:
-            hashed.update(part)
-            size += len(part)
-            number = len(parts) + 1
-            answer = self._client.upload_part(**upload, PartNumber=number, Body=part, ContentMD5=_md5(part))
-            parts.append({"PartNumber": number, "ETag": answer["ETag"]})
-            part = _read_part(stream, self._part_bytes)
-        return parts, (hashed.hexdigest(), size)
-
-    def _abort(self, upload: dict[str, str]) -> None:
-        """Parts that are never completed cost money but are seen by nobody; a failed abort changes nothing."""
-        with suppress(ClientError, BotoCoreError):
-            self._client.abort_multipart_upload(**upload)
-
-
-def _read_part(stream: BinaryIO, size: int) -> bytes:
-    """A pipe may give less than asked for; a part must be full unless it is the last."""
-    pieces, missing = [], size
-    while missing and (piece := stream.read(missing)):
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)
-
-
-def _md5(part: bytes) -> str:
-    """A bucket that locks objects takes no part without a checksum; this one every server knows."""
-    return base64.b64encode(hashlib.md5(part, usedforsecurity=False).digest()).decode()
-
-
-def _rest(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
-    yield first
-    yield from read_chunks(stream)
 
 
 def _pointer(
@@ -288,28 +258,10 @@ def _translated(key: str) -> Iterator[None]:
     """The one place where two SDKs' errors become ours."""
     try:
         yield
-    except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise _refused(key) from error
     except (BaseError, FileNotFoundError, ClientError, BotoCoreError, ValueError) as error:
-        raise _translation(error, key) from error
+        raise translate(error, key) from error
 
 
 def _status(error: Exception) -> int | None:
     """What the server answered, where boto3 heard an answer."""
-    return error.response["ResponseMetadata"].get("HTTPStatusCode") if isinstance(error, ClientError) else None
-
-
-def _is_about_key(error: Exception) -> bool:
-    """Some refusals come as a bad request."""
-    return isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") in _KEY_TROUBLE
-
-
-def _refused(key: str) -> AccessRefused:
-    return AccessRefused(f"S3 refused access to {key}. Check s3.access_key, s3.secret_key and the policy.")
-
-
-def _translation(error: Exception, key: str) -> HeadwaterError:
-    if _status(error) in {401, 403} or _is_about_key(error):
-        return _refused(key)
-    said = str(error).partition("\n")[0][:300]
-    return Unavailable(f"S3 failed at {key}: {said}. Check s3.endpoint and the bucket, then try again.")
+    return status_of(error) if isinstance(error, ClientError) else None

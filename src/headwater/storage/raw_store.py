@@ -48,8 +48,11 @@ class RawStore(Protocol):
         """Exactly the bytes the pointer names, or DataFault: MISSING_OBJECT, or CORRUPT where the checksum differs."""
         ...
 
-    def chunks(self, key: str) -> Iterator[bytes]:
-        """The object in pieces, unverified; NotFound where there is none."""
+    def chunks(self, key: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """The object, or a stretch of it, in pieces, unverified; NotFound where there is none.
+
+        Never more than `size` bytes; fewer where the object ends before.
+        """
         ...
 
     def kept_chunks(self, pointer: Pointer) -> Iterator[bytes] | None:
@@ -66,8 +69,8 @@ class RawStore(Protocol):
         """Remove the object's bytes, all versions of them; twice is once. Conflict where a lock holds them."""
         ...
 
-    def local_path(self, key: str) -> Path | None:
-        """Where a decoder can open the object as a file; None where the store is not on this machine."""
+    def open_local(self, key: str) -> BinaryIO | None:
+        """The object as an open file, for a decoder; None where the store is not on this machine."""
         ...
 
 

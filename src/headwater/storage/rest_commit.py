@@ -12,7 +12,7 @@ from headwater.settings import Settings
 from headwater.storage.catalog import load, open_catalog, translated
 from headwater.storage.commit import Base, Landing, NoAnswer
 from headwater.storage.rest_catalog import unmoved
-from headwater.storage.table_metadata import MAIN, Edit
+from headwater.storage.table_metadata import MAIN, Edit, Metadata, dangling_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
@@ -43,7 +43,7 @@ class RestTables:
             return Landing(landed=False)
         moment = max(self._clock_ms(), int(base.metadata["last-updated-ms"]))
         try:
-            self._catalog.commit_table(loaded, unmoved(loaded), tuple(_updates(edit, moment)))
+            self._catalog.commit_table(loaded, unmoved(loaded), tuple(_updates(base.metadata, edit, moment)))
         except theirs.CommitFailedException:
             return Landing(landed=False)
         except (theirs.BadRequestError, theirs.ForbiddenError, theirs.UnauthorizedError, theirs.NoSuchTableError):
@@ -54,11 +54,12 @@ class RestTables:
         return Landing(landed=True)
 
 
-def _updates(edit: Edit, moment: int) -> "list[TableUpdate]":
+def _updates(before: Metadata, edit: Edit, moment: int) -> "list[TableUpdate]":
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import (
         AddSnapshotUpdate,
         RemovePropertiesUpdate,
+        RemoveSnapshotRefUpdate,
         RemoveSnapshotsUpdate,
         SetPropertiesUpdate,
         SetSnapshotRefUpdate,
@@ -73,7 +74,12 @@ def _updates(edit: Edit, moment: int) -> "list[TableUpdate]":
                 {"ref-name": MAIN, "type": "branch", "snapshot-id": snapshot.snapshot_id}
             )
         )
+    for name, ref in edit.refs.items():
+        updates.append(SetSnapshotRefUpdate.model_validate({"ref-name": name, **ref}))
     if edit.expired:
+        updates += [
+            RemoveSnapshotRefUpdate.model_validate({"ref-name": n}) for n in dangling_refs(before, edit.expired)
+        ]
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(edit.expired)}))
     if edit.cleared:
         updates.append(RemovePropertiesUpdate(removals=sorted(edit.cleared)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
+import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,13 +26,38 @@ Arrange = Callable[[DataFrame], DataFrame]
 def remove_rows(writer: TableWriter, table: Table, which: Column) -> None:
     """Delete rows; the files that hold some of them are written anew, without them."""
     stay = ~F.coalesce(which, F.lit(False))
+    _remove(writer, table, lambda rows: rows.where(which), lambda rows: rows.where(stay))
+
+
+def remove_numbered(writer: TableWriter, table: Table, numbers: Sequence[int]) -> None:
+    """The same for the rows that have these seqs, however many: a file is written anew once for all of its rows."""
+    if not numbers:
+        return
+    given = writer.spark.createDataFrame(pa.table({"seq": pa.array(numbers, pa.int64())}))
+    # Files are left out by their bounds, which no list of numbers could be compared with.
+    between = F.col("seq").between(min(numbers), max(numbers))
+    _remove(
+        writer,
+        table,
+        lambda rows: rows.where(between).join(given, "seq", "left_semi"),
+        lambda rows: rows.join(given, "seq", "left_anti"),
+    )
+
+
+def _remove(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
+    # Two of one process would each find the other's files gone, again and again.
+    with writer.rewriting(table):
+        _remove_alone(writer, table, find, keep)
+
+
+def _remove_alone(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
     for _ in range(_ATTEMPTS):
-        found = writer.spark.table(f"lake.{table.name}").where(which).select("_file").distinct().collect()
-        locations = {row["_file"] for row in found}
+        rows = writer.spark.table(f"lake.{table.name}").select("*", "_file")
+        locations = {row["_file"] for row in find(rows).select("_file").distinct().collect()}
         if not locations:
             return
         with suppress(_FilesGone):
-            _rewrite(writer, table, locations, lambda rows: rows.where(stay), "overwrite")
+            _rewrite(writer, table, locations, keep, "overwrite")
             return
     raise Conflict(f"{table.name} is compacted so often that no row can be deleted from it. Try again.")
 

@@ -47,6 +47,7 @@ class S3Target:
     secret_key: str = field(repr=False)
     path_style: bool
     ca_file: str = ""
+    unconditional: bool = False
 
     @classmethod
     def from_settings(cls, uri: str, settings: Settings, name: str = "raw.uri") -> Self:
@@ -64,6 +65,7 @@ class S3Target:
             secret_key=settings.text("s3.secret_key"),
             path_style=bool(settings["s3.path_style"]),
             ca_file=ca_file,
+            unconditional=bool(settings["s3.unconditional"]),
         )
 
     @property
@@ -89,8 +91,8 @@ class S3Target:
         verify = self.ca_file or None
         return session.client("s3", endpoint_url=self.endpoint or None, config=config, verify=verify)
 
-    def store(self, session: "boto3.Session") -> "S3Store":
-        from obstore.auth.boto3 import Boto3CredentialProvider
+    def store(self, session: "boto3.Session | None" = None) -> "S3Store":
+        """Without a session, boto3, which takes half a second to load, is asked only where the settings have no key."""
         from obstore.store import S3Store
 
         config: dict[str, Any] = {
@@ -99,6 +101,8 @@ class S3Target:
             # A bucket that locks objects takes none without a checksum; the signature needs this hash anyway.
             "checksum_algorithm": "SHA256",
         }
+        if session is None and self.access_key:
+            config |= {"access_key_id": self.access_key, "secret_access_key": self.secret_key}
         if self.endpoint:
             config["endpoint"] = self.endpoint if self.path_style else self._virtual_endpoint()
         return S3Store(
@@ -106,9 +110,31 @@ class S3Target:
             prefix=self.prefix or None,
             config=config,  # type: ignore[arg-type]
             client_options=self._client_options(),
-            credential_provider=Boto3CredentialProvider(session),
+            credential_provider=self._credentials(session),
             # obstore's own default goes on for three minutes.
             retry_config={"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        )
+
+    def _credentials(self, session: "boto3.Session | None") -> Any:
+        if session is None and self.access_key:
+            return None
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return Boto3CredentialProvider(session or self.session())
+
+    @classmethod
+    def from_iceberg(cls, bucket: str, properties: Mapping[str, str]) -> Self:
+        """What `iceberg` told, read again: PyIceberg makes its files by properties alone."""
+        told = properties.get
+        return cls(
+            bucket=bucket,
+            prefix="",
+            endpoint=told("s3.endpoint", ""),
+            region=told("s3.region", ""),
+            access_key=told("s3.access-key-id", ""),
+            secret_key=told("s3.secret-access-key", ""),
+            path_style=told("s3.force-virtual-addressing") != "true",
+            ca_file=told("headwater.s3.ca-file", ""),
         )
 
     def iceberg(self) -> dict[str, str]:

@@ -8,7 +8,6 @@ Iceberg catalog under the name `lake`. Importing this module imports neither pys
 """
 
 import atexit
-import logging
 import os
 import signal
 import sys
@@ -24,7 +23,9 @@ from headwater.errors import Conflict
 from headwater.settings import Settings
 from headwater.storage.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.java import check_java
-from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, on_loopback, shipped_conf
+from headwater.storage.packed_environment import PYTHON, is_local, is_shipped, jars_conf, on_loopback, shipped_conf
+from headwater.storage.py4j_manners import interrupt_one_connection, quiet_pyspark
+from headwater.storage.scratch import scratch_in
 from headwater.storage.spark_catalog import CATALOG, catalog_conf
 from headwater.storage.spark_process import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 from headwater.storage.trust import trusting_conf
@@ -86,6 +87,9 @@ def start_spark(
     conf = engine_conf(settings)
     catalog = catalog_conf(settings)
     with _lock:
+        if _engine is not None and _engine.jvm.how_it_ended():
+            engine, _engine = _engine, None
+            _forget_engine(engine)
         if _engine is None:
             _engine = _start_engine(settings, conf, app_name, report, record, meanwhile)
         elif _engine.conf != conf:
@@ -108,12 +112,36 @@ def stop_spark(session: "SparkSession") -> None:
             return
         _engine.sessions.remove(session)
         try:
-            for query in session.streams.active:
-                query.stop()
+            with _unless_gone():
+                for query in session.streams.active:
+                    query.stop()
         finally:
             if not _engine.sessions:
                 engine, _engine = _engine, None
                 _stop_engine(engine)
+
+
+def is_alive(session: "SparkSession") -> bool:
+    """Whether the JVM that it is of still runs."""
+    return _engine is not None and session in _engine.sessions and not _engine.jvm.how_it_ended()
+
+
+def how_jvm_ended(patience_seconds: float = 0.0) -> str:
+    """Of the engine that this process has started; empty where there is none, or it lives."""
+    return _engine.jvm.how_it_ended(patience_seconds) if _engine is not None else ""
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    """To stop what has ended already is no error; whoever worked with it has heard of it."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, ConnectionError, EOFError):
+        pass
 
 
 def _activate(session: "SparkSession") -> None:
@@ -133,7 +161,6 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.memory": f"{settings.whole('spark.memory_mb')}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": tempfile.gettempdir(),
         "spark.pyspark.python": sys.executable,
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headwater.flow.daemon",
@@ -141,6 +168,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.minBatchesToRetain": "10",  # notes that nobody goes back to
         "spark.scheduler.mode": "FAIR",
         "spark.driver.maxResultSize": "0",  # batches are cut so that what comes of them fits
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -163,19 +191,23 @@ def _start_engine(
     record: Path | None,
     meanwhile: Callable[[], None] | None,
 ) -> _Engine:
+    given = conf | {"spark.local.dir": _local_directories(conf)}
     if was_submitted():
-        # spark-submit has started the JVM, with the jars and the archive of the line that `submit` made.
+        # spark-submit has started the JVM, with the jars and the archive of the line that `submit` made: there the
+        # user's own jars stand beside ours.
+        on_the_line = jars_conf(settings, conf["spark.master"], ())
+        given = {name: value for name, value in given.items() if name not in on_the_line}
         jvm: Jvm | SubmittedJvm = SubmittedJvm()
         distributed = {"spark.pyspark.python": PYTHON} if is_shipped(settings, conf["spark.master"]) else {}
     else:
         java = check_java()
         jars = resolve_jars(jars_for(settings), report=report)
         distributed = _distributed(settings, conf["spark.master"], jars, report)
-        jvm = launch(Launch(java, jars, conf, settings.lake / "logs", record))
+        jvm = launch(Launch(java, jars, given, settings.lake / "logs", record))
     if meanwhile is not None:
         threading.Thread(target=meanwhile, name="while the JVM boots", daemon=True).start()
     try:
-        root = _connect(jvm, conf | distributed | {"spark.app.name": app_name})
+        root = _connect(jvm, given | distributed | {"spark.app.name": app_name})
     except BaseException:
         jvm.stop()
         raise
@@ -184,15 +216,21 @@ def _start_engine(
     return _Engine(jvm, conf, frozenset(jars_for(settings)), root)
 
 
+def _local_directories(conf: dict[str, str]) -> str:
+    """Where the driver keeps blocks: in directories of this process's own, so that a kill leaves nothing for good."""
+    chosen = os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or tempfile.gettempdir()
+    return ",".join(str(scratch_in(parent.strip())) for parent in chosen.split(","))
+
+
 def _distributed(
     settings: Settings, master: str, jars: Sequence[Path], report: Callable[[str], None]
 ) -> dict[str, str]:
     """What executors on other machines are given; `[spark.conf]` has the last word."""
     if is_local(master):
         return {}
-    given = {"spark.jars": ",".join(map(str, jars))} | shipped_conf(settings, master, report)
     chosen = settings.section("spark.conf")
-    return {name: chosen.get(name, value) for name, value in given.items()}
+    shipped = shipped_conf(settings, master, report)
+    return jars_conf(settings, master, jars) | {name: chosen.get(name, value) for name, value in shipped.items()}
 
 
 def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
@@ -203,8 +241,8 @@ def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
 
     if SparkContext._active_spark_context is not None:
         raise Conflict("Another Spark session is running in this process; stop it first, or use another process.")
-    _quiet()
-    _interrupt_one_connection()
+    quiet_pyspark()
+    interrupt_one_connection()
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     port, secret = jvm.address()
     with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret), _own_interrupt():
@@ -221,50 +259,25 @@ def _write_no_checksums(session: "SparkSession") -> None:
 
 
 def _stop_engine(engine: _Engine) -> None:
-    from pyspark import SparkContext
-
     try:
-        engine.root.stop()
+        with _unless_gone():
+            engine.root.stop()
     finally:
-        gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-        if gateway is not None:
-            gateway.shutdown()
-        engine.jvm.stop()
-        atexit.unregister(engine.jvm.stop)
+        _forget_engine(engine)
 
 
-def _quiet() -> None:
-    """py4j logs what it interrupts, and pyspark each query that fails; the caller gets the exception anyway."""
-    from pyspark.logger import PySparkLogger
+def _forget_engine(engine: _Engine) -> None:
+    """What pyspark keeps of it in this process, so that another can be started; a JVM that is gone is asked nothing."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
-    # pyspark's logger takes other arguments than a plain one, so it must be made by its own class first.
-    theirs = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
-    for logger in (logging.getLogger("py4j"), *theirs):
-        logger.handlers[:] = [logging.NullHandler()]
-        logger.propagate = False
-    # An interrupted call is logged by py4j on the root logger.
-    logging.getLogger().addFilter(_not_py4j)
-
-
-def _interrupt_one_connection() -> None:
-    """Ctrl-C costs the call it interrupts its connection, and no other.
-
-    py4j asks the JVM to close it, and the JVM then closes whatever is connected to its port: calls of other threads,
-    which are made a second time, and the next one of this thread, which may have connected anew by then.
-    """
-    from py4j.clientserver import ClientServerConnection
-
-    def close(connection: ClientServerConnection, remote_port: int, local_port: int) -> None:
-        if connection.socket.getsockname()[1] == remote_port:
-            connection.close()
-        else:  # another thread's, which py4j has taken out of its keeping
-            connection.java_client.deque.append(connection)
-
-    ClientServerConnection.shutdown_socket = close
-
-
-def _not_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    if gateway is not None:
+        gateway.shutdown()
+    engine.jvm.stop()
+    atexit.unregister(engine.jvm.stop)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from headwater.storage.table_writer import TableWriter
 
+_KEPT: Final = 2
 TABLE: Final = f"{CATALOG}.warm.events"
 SCHEMA: Final = "seq bigint, customer string, day timestamp"
 WARM: Final = Table(
@@ -59,7 +60,16 @@ def prepare_spark(*, report: Callable[[str], None] = print) -> Path:
         partial = archive.with_suffix(".partial")
         shutil.move(recorded, partial)
         partial.replace(archive)
+    _remove_old(archive)
     return archive
+
+
+def _remove_old(archive: Path) -> None:
+    """In an environment of its own, where Java or pyspark changed; who changes to and fro keeps both."""
+    if archive.is_relative_to(sys.prefix):
+        found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
+        for old in found[:-_KEPT]:
+            old.unlink(missing_ok=True)
 
 
 def _record(lake: Path, archive: Path) -> None:

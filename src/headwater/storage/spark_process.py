@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -31,10 +32,12 @@ from headwater.errors import Unavailable
 from headwater.storage.cache import cache_directory
 from headwater.storage.jars import EMBEDDED, spark_home
 from headwater.storage.java import Java
+from headwater.storage.scratch import scratch_directory
 
 START_SECONDS: Final = 120
 PR_SET_PDEATHSIG: Final = 1
 STOP_SECONDS: Final = 20
+OUTPUT_BYTES: Final = 16 << 20
 _GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
 _GATEWAY_SECRET: Final = "PYSPARK_GATEWAY_SECRET"
 # Writing the archive happens while the JVM exits, and takes a minute on a busy machine.
@@ -114,10 +117,21 @@ class Jvm:
         port, length = struct.unpack_from("!ii", content)
         return port, content[8 : 8 + length].decode()
 
+    def how_it_ended(self, patience_seconds: float = 0.0) -> str:
+        """Empty while it lives. One that was killed refuses connections for a while before it is seen to be gone."""
+        try:
+            code = self.process.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code == -signal.SIGKILL:
+            return f"it was killed, perhaps by the system for want of memory (its output: {self.output})"
+        return f"exit code {code}: {_first_words(self.output)} (its output: {self.output})"
+
     def stop(self) -> None:
         """Closing stdin is the gateway's signal to exit; what does not go is killed."""
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
         try:
             self.process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
@@ -132,6 +146,10 @@ class SubmittedJvm:
 
     def address(self) -> tuple[int, str]:
         return int(os.environ[_GATEWAY_PORT]), os.environ[_GATEWAY_SECRET]
+
+    def how_it_ended(self, patience_seconds: float = 0.0) -> str:
+        """It starts us and ends us: while somebody asks, it lives."""
+        return ""
 
     def stop(self) -> None:
         pass
@@ -171,7 +189,7 @@ def _embedded(jars: Sequence[Path]) -> list[Path]:
 def launch(request: Launch) -> Jvm:
     """Start the JVM and return at once; `Jvm.address` waits for it."""
     request.logs.mkdir(parents=True, exist_ok=True)
-    exchange = Path(tempfile.mkdtemp(prefix="headwater-jvm-"))
+    exchange = Path(tempfile.mkdtemp(prefix="jvm-", dir=scratch_directory()))
     environment = {
         **os.environ,
         **ONE_THREAD,
@@ -180,10 +198,13 @@ def launch(request: Launch) -> Jvm:
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(exchange / "gateway"),
     }
+    if blocks := request.conf.get("spark.local.dir"):
+        environment["SPARK_LOCAL_DIRS"] = blocks  # or the user's own would have the last word
     if local := request.conf.get("spark.driver.bindAddress"):
         environment |= {"SPARK_LOCAL_IP": local, "SPARK_LOCAL_HOSTNAME": local}
     output = request.logs / "spark.out"
-    with output.open("wb") as sink:
+    output.unlink(missing_ok=True)
+    with output.open("ab") as sink:  # appending, so that what is cut off stays off
         process = subprocess.Popen(
             _command(request),
             stdin=subprocess.PIPE,
@@ -193,7 +214,24 @@ def launch(request: Launch) -> Jvm:
             start_new_session=True,
             preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, safe between fork and exec
         )
+    bound_output(output, lambda: process.poll() is None)
     return Jvm(process, exchange, output, RECORD_SECONDS if request.record else STOP_SECONDS)
+
+
+def bound_output(
+    output: Path, living: Callable[[], bool], *, bytes_most: int = OUTPUT_BYTES, seconds: float = 30
+) -> None:
+    """Set aside what the JVM and its workers printed, once it is long: a stream runs for months."""
+
+    def look() -> None:
+        while living():
+            time.sleep(seconds)
+            with suppress(OSError):
+                if output.stat().st_size > bytes_most:
+                    shutil.copyfile(output, output.with_name(f"{output.name}.1"))
+                    os.truncate(output, 0)
+
+    threading.Thread(target=look, name="bound spark.out", daemon=True).start()
 
 
 def _die_with_parent() -> Callable[[], object] | None:
@@ -216,7 +254,7 @@ def _command(request: Launch) -> list[str]:
             *MODULE_OPTIONS,
             f"-Dlog4j2.configurationFile={logging.as_uri()}",
             f"-Dheadwater.log={request.logs / 'spark.log'}",
-            f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            f"-Djava.io.tmpdir={scratch_directory()}",
             *chosen,
         ]
     classes = os.pathsep.join(map(str, class_path(request.jars)))

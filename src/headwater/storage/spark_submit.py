@@ -3,6 +3,7 @@
 The driver reads the lake's settings itself, so that passwords stay in their file and off the line.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
 from headwater.storage.jars import spark_home
-from headwater.storage.packed_environment import is_local
+from headwater.storage.packed_environment import is_local, jars_conf
 from headwater.storage.spark import LOOPBACK, engine_conf
 
 # Spark reads these before the program runs: set by the program they come too late.
@@ -27,18 +28,26 @@ def submit_line(
         raise InvalidRequest("A cluster is needed to submit to: name it with --master spark://host:7077")
     early = {name: value for name, value in conf.items() if name.startswith(EARLY) and name != "spark.driver.memory"}
     pythons = {"spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": conf["spark.pyspark.python"]}
+    given = jars_conf(settings, conf["spark.master"], jars)
+    classes = ["--jars", given["spark.jars"]] if "spark.jars" in given else _class_path(given, jars)
     archives = ["--archives", conf["spark.archives"]] if "spark.archives" in conf else []
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *("--master", conf["spark.master"]),
         *("--driver-memory", conf["spark.driver.memory"]),
-        *("--jars", ",".join(map(str, jars))),
+        *classes,
         *archives,
         *(part for name, value in sorted((early | pythons).items()) for part in ("--conf", f"{name}={value}")),
         str(Path(__file__).parent.parent / "submitted.py"),
         *("--lake", str(settings.lake)),
         *arguments,
     ]
+
+
+def _class_path(given: dict[str, str], jars: Sequence[Path]) -> list[str]:
+    """The driver's, and that of executors which read the same files."""
+    executors = [part for name, value in given.items() for part in ("--conf", f"{name}={value}")]
+    return ["--driver-class-path", os.pathsep.join(map(str, jars)), *executors]
 
 
 def submit_environment(settings: Settings, java: Path) -> dict[str, str]:

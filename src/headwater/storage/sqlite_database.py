@@ -1,30 +1,29 @@
 """One SQLite file, spoken to by threads and processes: short transactions, a patient lock, errors translated.
 
-Its twin is `postgres_database`; both have `query`, `transaction`, `close`, say how rows are numbered and how many the
-last statement of a transaction `changed`.
+Its twin is `postgres_database`; what both have is in `database`.
 """
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from headwater.errors import DataFault, HeadwaterError, Unavailable
+from headwater.storage.database import Execute, Row
 
 BUSY_SECONDS: Final = 30.0  # four writers at once wait for seconds; a few more are no reason to fail
 CACHE_KB: Final = 64 << 10  # with the default of 2 MB, claiming took twice as long at 400,000 keys
-Row = tuple[Any, ...]
-Execute = Callable[..., list[Row]]
 
 
 class SqliteDatabase:
     """Synced at each commit: what was answered survives a power cut."""
 
-    # How a table says that it numbers its own rows.
-    ROW_ID: Final = "integer primary key"
+    # Rows of a table that is kept by its key are found in one step, and its key is not kept twice.
+    TYPES: Final = {"row_id": "integer primary key", "bytes": "blob", "by_key": "without rowid"}
+    EMPTY: Final = "delete from {table}"  # without a condition, SQLite frees whole pages
     clock: Final = None  # this machine's, as of all who open the file
 
     def __init__(self, file: Path) -> None:
@@ -54,6 +53,13 @@ class SqliteDatabase:
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, self._translated():
             return self._connection.execute(statement, values).fetchall()
+
+    def listed(self, types: Sequence[str], rows: Sequence[Row]) -> tuple[str, list[Any]]:
+        marks = f"({', '.join('?' * len(types))})"
+        return f"values {', '.join([marks] * len(rows))}", [value for row in rows for value in row]
+
+    def has_table(self, name: str) -> bool:
+        return bool(self.query("select 1 from sqlite_master where type = 'table' and name = ?", (name,)))
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:

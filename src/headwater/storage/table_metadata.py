@@ -25,7 +25,8 @@ _NOISE: Final = ("iceberg-version", "engine-version", "app-id", "app-name", "spa
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What a commit changes. A `snapshot` becomes the current one; `expired` ones go; `cleared` properties go.
+    """What a commit changes. A `snapshot` becomes the current one; `expired` ones go, and what names them; `cleared`
+    properties go; `refs` are tags to be set.
 
     `document` is another's work: what PyIceberg made of the whole.
     """
@@ -34,6 +35,7 @@ class Edit:
     cleared: Collection[str] = ()
     snapshot: Metadata | None = None
     expired: Collection[int] = ()
+    refs: Mapping[str, Metadata] = field(default_factory=dict)
     document: Metadata | None = None
 
 
@@ -102,7 +104,7 @@ def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Met
     }
     if edit.snapshot is not None:
         made |= _with_snapshot(base, {**edit.snapshot, "timestamp-ms": moment})
-    return {**made, **_without_snapshots(made, set(edit.expired))} if edit.expired else made
+    return without_snapshots(with_refs(made, edit.refs), edit.expired)
 
 
 def dropped_metadata_files(before: Metadata, after: Metadata) -> list[str]:
@@ -130,13 +132,27 @@ def _with_snapshot(base: Metadata, snapshot: Metadata) -> dict[str, Any]:
     }
 
 
-def _without_snapshots(made: Metadata, gone: set[int]) -> dict[str, Any]:
+def with_refs(made: Metadata, refs: Mapping[str, Metadata]) -> Metadata:
+    return {**made, "refs": {**(made.get("refs") or {}), **refs}} if refs else made
+
+
+def without_snapshots(made: Metadata, expired: Collection[int]) -> Metadata:
+    """Nor what tells of them: statistics, tags and branches that name them, history from before."""
+    gone = set(expired)
+    if not gone:
+        return made
     kept: dict[str, Any] = {
         name: [item for item in made[name] if item["snapshot-id"] not in gone]
         for name in ("snapshots", "statistics", "partition-statistics")
         if made.get(name)
     }
-    return {**kept, "snapshot-log": _log_after(made.get("snapshot-log", ()), gone)}
+    refs = {name: ref for name, ref in (made.get("refs") or {}).items() if name not in dangling_refs(made, gone)}
+    return {**made, **kept, "refs": refs, "snapshot-log": _log_after(made.get("snapshot-log", ()), gone)}
+
+
+def dangling_refs(metadata: Metadata, expired: Collection[int]) -> list[str]:
+    """The tags and branches that name one of these snapshots."""
+    return [name for name, ref in (metadata.get("refs") or {}).items() if ref["snapshot-id"] in expired]
 
 
 def _log_after(log: Sequence[Metadata], gone: set[int]) -> list[Metadata]:

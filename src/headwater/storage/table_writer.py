@@ -69,6 +69,11 @@ class TableWriter:
         self._keep = Keep.from_settings(settings)
         # The stages' threads may both publish quarantine rows.
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._rewriting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def rewriting(self, table: Table) -> threading.Lock:
+        """Held while rows are taken out of a table."""
+        return self._rewriting[table.name]
 
     def progress(self, table: Table) -> Progress:
         return self._committer.tables.base(table.name).progress
@@ -83,6 +88,7 @@ class TableWriter:
         since: Progress | None = None,
         duplicates: int = 0,
         aside: Mapping[str, int] | None = None,
+        raw: Mapping[str, int] | None = None,
     ) -> int:
         """Append `rows` (without `seq`) and note `consumed`, in one commit; how many. Raises Conflict if fenced.
 
@@ -99,7 +105,7 @@ class TableWriter:
             before = self._fenced(table, self.progress(table), consumed, since)
             written = self._write(table, rows, before.next_seq)
             faults.point(f"{stage}.staged")
-            counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside}
+            counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside, "raw": raw}
             advance = self._advance(table, consumed, since, first=written.first, **counted)
             if written.files:
                 self._append(table, written.files, advance)
@@ -115,7 +121,7 @@ class TableWriter:
         """
         there = self.spark.table(f"lake.{table.name}")
         if not of_any_time:
-            there = there.where(_of_their_time(table, rows))
+            there = there.where(_of_their_time(rows))
         if isinstance(rows, DataFrame):
             same = [F.col(f"new.{name}").eqNullSafe(F.col(f"held.{name}")) for name in key]
             held = there.select(*key).alias("held")
@@ -266,17 +272,19 @@ class TableWriter:
         return propose
 
 
-def _of_their_time(table: Table, rows: Rows) -> Column:
-    """By which files are laid out; quarantine's are laid out by another."""
-    if table.day != "occurred_at":
-        return F.lit(True)
+def _of_their_time(rows: Rows) -> Column:
+    """By which files are left out. Where a row has no time, as one of quarantine may, all are looked into."""
     if isinstance(rows, DataFrame):
-        (bounds,) = rows.agg(F.min("occurred_at").alias("low"), F.max("occurred_at").alias("high")).collect()
-        low, high = bounds["low"], bounds["high"]
+        (bounds,) = rows.agg(
+            F.min("occurred_at").alias("low"),
+            F.max("occurred_at").alias("high"),
+            F.count_if(F.col("occurred_at").isNull()).alias("timeless"),
+        ).collect()
+        low, high, timeless = bounds["low"], bounds["high"], bounds["timeless"]
     else:
         found = pc.min_max(rows["occurred_at"])
-        low, high = found["min"].as_py(), found["max"].as_py()
-    return F.col("occurred_at").between(low, high) if low is not None else F.lit(True)
+        low, high, timeless = found["min"].as_py(), found["max"].as_py(), rows["occurred_at"].null_count
+    return F.col("occurred_at").between(low, high) if low is not None and not timeless else F.lit(True)
 
 
 def _numbered(table: Table, rows: pa.Table, first: int) -> pa.Table:

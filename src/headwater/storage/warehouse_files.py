@@ -52,6 +52,26 @@ class WarehouseFiles:
                 file.write(data)
         self.sync([location])
 
+    def missing(self, locations: Iterable[str]) -> set[str]:
+        """Those that are not there; asked several at a time."""
+        wanted = sorted(set(locations))
+        with ThreadPoolExecutor(_AT_ONCE, "files") as pool:
+            return {
+                location for location, there in zip(wanted, pool.map(self._is_there, wanted), strict=True) if not there
+            }
+
+    def list(self, folder: str) -> Iterator[str]:
+        """Every file under a location, at any depth; none where there is no such place."""
+        with _translated(folder):
+            if is_s3(folder):
+                store, prefix = self._store(folder)
+                bucket = folder.partition("://")[2].partition("/")[0]
+                for page in store.list(f"{prefix.rstrip('/')}/"):
+                    yield from (f"s3://{bucket}/{found['path']}" for found in page)
+                return
+            for directory, _, names in os.walk(local_path(folder)):
+                yield from (f"file://{os.path.join(directory, name)}" for name in names)
+
     def sync(self, locations: Iterable[str]) -> None:
         """Files that others wrote on this machine, Spark's tasks among them, and the directories they are in."""
         paths = [local_path(location) for location in locations if not is_s3(location)] if self._syncs else []
@@ -65,6 +85,16 @@ class WarehouseFiles:
     def delete(self, locations: Iterable[str]) -> None:
         """Twice is once; what cannot be deleted is left."""
         _each(self._delete, list(locations))
+
+    def _is_there(self, location: str) -> bool:
+        with _translated(location):
+            if not is_s3(location):
+                return os.path.isfile(local_path(location))
+            store, key = self._store(location)
+            with suppress(FileNotFoundError):
+                store.head(key)
+                return True
+            return False
 
     def _delete(self, location: str) -> None:
         with suppress(OSError, Unavailable), _translated(location):
@@ -90,7 +120,7 @@ class WarehouseFiles:
 @lru_cache(maxsize=32)
 def _bucket(target: S3Target) -> "S3Store":
     """Kept: a session takes longer to begin than a request."""
-    return target.store(target.session())
+    return target.store()
 
 
 def _each(work: Callable[[str], object], items: list[str]) -> None:

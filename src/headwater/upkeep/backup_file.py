@@ -1,27 +1,38 @@
 """A backup's file: JSON lines that any program can read; its last line says how many there are and their SHA-256.
 
-`{"headwater_backup": 1, "made_at", "lake"}`, then `["table", [name, metadata file]]`, then the ledger's rows, each with
-the name of its table, then `{"lines", "sha256"}`. Written aside and renamed, so a file that is there is whole.
+`{"headwater_backup": 2, "made_at", "lake", "tag", "serves_until"}`, then `["table", [name, metadata file, document]]`,
+then the ledger's rows, each with the name of its table, then `{"lines", "sha256"}`. Version 1 had no documents. Written
+aside and renamed, so a file that is there is whole.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
+from headwater.storage.table_state import TableState
 
-VERSION: Final = 1
-POINTER: Final = "table"
+VERSION: Final = 2
+READABLE: Final = (1, VERSION)
+TABLE: Final = "table"
 Line = tuple[str, tuple[Any, ...]]
+
+
+def check_new(file: Path) -> None:
+    """Conflict where the file is there already, NotFound where it has no directory."""
+    if file.exists():
+        raise Conflict(f"{file} is there already. A backup replaces nothing; name another file.")
+    if not file.absolute().parent.is_dir():
+        raise NotFound(f"There is no directory {file.absolute().parent}. Make it, or name another file.")
 
 
 def write_backup(file: Path, head: dict[str, Any], lines: Iterable[Line]) -> int:
     """How many lines; Conflict where the file is there already."""
-    if file.exists():
-        raise Conflict(f"{file} is there already. A backup replaces nothing; name another file.")
+    check_new(file)
     temporary = file.with_name(f".{file.name}.tmp")
     hashed, count = hashlib.sha256(), 0
     # The ledger's journal is nobody else's business.
@@ -66,6 +77,12 @@ def _lines(head: dict[str, Any], lines: Iterable[Line]) -> Iterator[bytes]:
         yield _encoded([name, row])
 
 
+def read_states(file: Path) -> list[TableState]:
+    """What the tables were; they stand before all else."""
+    tables = takewhile(lambda line: line[0] == TABLE, read_backup(file))
+    return [TableState(row[0], row[1], row[2] if len(row) > 2 else None) for _, row in tables]
+
+
 def _encoded(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
@@ -84,6 +101,6 @@ def _head(file: Path, line: bytes) -> dict[str, Any]:
         version = head["headwater_backup"]
     except (ValueError, KeyError, TypeError):
         raise InvalidRequest(f"{file} is not a backup that headwater backup wrote.") from None
-    if version != VERSION:
-        raise InvalidRequest(f"{file} is a backup of version {version}; this Headwater reads version {VERSION}.")
+    if version not in READABLE:
+        raise InvalidRequest(f"{file} is a backup of version {version}; this Headwater reads up to version {VERSION}.")
     return dict(head)

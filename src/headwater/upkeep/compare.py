@@ -12,7 +12,8 @@ from typing import Any, Final
 from headwater.domain.model_book import KnownModel
 from headwater.domain.tables import EMBEDDINGS
 from headwater.domain.words import edits
-from headwater.flow.models.port import Model, vector_of
+from headwater.flow.models.answers import ask_vector
+from headwater.flow.models.port import Model
 from headwater.storage.catalog import Tables
 from headwater.storage.reading import run_sql
 from headwater.storage.vector_index import VectorIndex
@@ -104,7 +105,7 @@ class Comparing:
         model = self.load(known)
         found = []
         for query in queries:
-            entries = self.index.search(known.fingerprint, vector_of(model.run([query])[0]), NEAREST)
+            entries = self.index.search(known.fingerprint, ask_vector(model, query), NEAREST)
             found.append([(entry.object_id, entry.text[:_SHOWN_LETTERS]) for entry in entries])
         return found
 

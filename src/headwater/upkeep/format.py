@@ -6,22 +6,41 @@ goes on where it was. A lake that is newer is refused: an old program must not w
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from headwater.clock import Clock
 from headwater.domain.model_book import State
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
+from headwater.settings import Settings
+from headwater.storage.claims_upgrade import bring_over_claims
 from headwater.storage.ledger import Ledger
+from headwater.storage.metadata_location import WAY_BACK
 from headwater.storage.model_book import read_book
 from headwater.storage.vector_index import VectorIndex
+from headwater.upkeep.exclusion import alone
+from headwater.upkeep.journal import recorded
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 _FACT: Final = "format"
 # Set in the ledger that a migration left behind.
 MOVED_TO: Final = "moved_to"
+
+
+class Parts(Protocol):
+    """The live parts of a lake that an upgrade changes, as `components` builds them."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def catalog(self) -> "Catalog": ...
+    @property
+    def index(self) -> VectorIndex: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +73,15 @@ def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> 
         stamp_progress(catalog, table.name, aside=dict.fromkeys(tags, 1))
 
 
+def _hash_claims(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    bring_over_claims(ledger)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
     2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
+    3: Upgrade("keys that were seen are kept hashed", _hash_claims),
 }
 
 
@@ -68,16 +92,18 @@ class UpgradePlan:
     steps: tuple[tuple[int, Upgrade], ...]
 
 
+def has_format(ledger: Ledger) -> bool:
+    return ledger.fact(_FACT) is not None
+
+
 def set_format(ledger: Ledger) -> None:
     """For a new lake; an existing one keeps its version."""
-    if ledger.fact(_FACT) is None:
+    if not has_format(ledger):
         ledger.set_fact(_FACT, str(FORMAT))
 
 
 def check_format(ledger: Ledger, wanted: int = FORMAT) -> None:
     """Raises Conflict unless the lake is here and of the version that this program writes."""
-    if moved := ledger.fact(MOVED_TO):
-        raise Conflict(f"This lake has moved to {moved}. Open it there; what is here is what it was then.")
     found = _found(ledger)
     if found > wanted:
         raise Conflict(
@@ -98,6 +124,16 @@ def plan_upgrade(ledger: Ledger, upgrades: Mapping[int, Upgrade] = UPGRADES, wan
     return UpgradePlan(found, wanted, tuple((version, upgrades[version]) for version in range(found, wanted)))
 
 
+def upgrade(parts: Parts, clock: Clock, report: Callable[[str], None]) -> UpgradePlan:
+    """Plan and apply, with nobody else at work on the lake; Conflict names who is."""
+    with alone(parts.ledger, "upgrade", clock) as held:
+        plan = plan_upgrade(held.ledger)
+        if plan.steps:
+            with recorded(parts.settings, held.ledger, "upgrade", clock):
+                apply_upgrade(plan, parts.catalog, parts.index, held.ledger, report)
+    return plan
+
+
 def apply_upgrade(
     plan: UpgradePlan, catalog: "Catalog", index: VectorIndex, ledger: Ledger, report: Callable[[str], None]
 ) -> None:
@@ -108,7 +144,10 @@ def apply_upgrade(
 
 
 def _found(ledger: Ledger) -> int:
+    """The version; Conflict where the lake has left."""
+    if moved := ledger.fact(MOVED_TO):
+        raise Conflict(f"This lake has moved to {moved}. Open it there; what is here is what it was then.")
     found = ledger.fact(_FACT)
     if found is None:
-        raise NotFound("The ledger knows no lake here. Make one with: headwater init")
+        raise NotFound(f"The ledger knows no lake here. {WAY_BACK}")
     return int(found)

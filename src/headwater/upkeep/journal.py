@@ -6,21 +6,21 @@ killed run's bill is known up to its last commit.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from headwater import telemetry
 from headwater.clock import Clock
-from headwater.errors import HeadwaterError, InvalidRequest
+from headwater.errors import HeadwaterError, InvalidRequest, describe
 from headwater.settings import Settings
 from headwater.storage.ledger import Ledger
+from headwater.upkeep.exclusion import lease_of
 
 DONE: Final = "done"
 FAILED: Final = "failed"
-RUN_LEASE: Final = "run"
-MAINTAIN_LEASE: Final = "maintain"
 
 
 @dataclass(slots=True)
@@ -33,11 +33,6 @@ class JournalEntry:
 
     def to_dict(self) -> dict[str, Any]:
         return {"done": self.done, "models": self.models}
-
-
-def lease_of(kind: str) -> str:
-    """Which lease work of this kind holds: maintenance has its own, because it is safe beside a run."""
-    return MAINTAIN_LEASE if kind == MAINTAIN_LEASE else RUN_LEASE
 
 
 @contextmanager
@@ -55,16 +50,16 @@ def recorded(
         try:
             yield entry
         except BaseException as error:
-            telemetry.note(f"{kind}.failed", level="error", run=number, error=_said(error), done=entry.done)
+            telemetry.note(f"{kind}.failed", level="error", run=number, error=describe(error), done=entry.done)
             # The ledger may be what failed; its error must not hide the first one.
             with suppress(HeadwaterError):
-                ledger.finish_run(number, FAILED, clock(), {"error": _said(error), **entry.to_dict()})
+                ledger.finish_run(number, FAILED, clock(), {"error": describe(error), **entry.to_dict()})
             raise
         seconds = round(time.monotonic() - begun, 3)
         telemetry.note(f"{kind}.stopped", run=number, seconds=seconds, done=entry.done, models=entry.models)
         ledger.finish_run(number, DONE, clock(), entry.to_dict())
 
 
-def _said(error: BaseException) -> str:
-    first = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first[:300]}"
+def record(ledger: Ledger, kind: str, started_at: datetime, now: datetime, detail: Mapping[str, Any]) -> None:
+    """A line for work that is done: its ledger was not there to be written to while it was at it."""
+    ledger.finish_run(ledger.start_run(kind, started_at, detail), DONE, now)

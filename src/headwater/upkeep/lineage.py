@@ -16,8 +16,9 @@ from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SA
 from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage import catalog as catalogs
 from headwater.storage.history import holding_refs
+from headwater.storage.plain_rows import to_plain, to_rows
 from headwater.storage.raw_store import RawStore
-from headwater.storage.reading import scan, to_plain, to_rows
+from headwater.storage.reading import scan
 from headwater.storage.vector_index import VectorIndex
 from headwater.storage.where import Where
 
@@ -98,8 +99,8 @@ def _chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
     """As stored under its name; where that was written over or deleted, of the version that the pointer names."""
     stored = raw_store.head(pointer.path)
     if stored is None or stored.version_id not in {None, pointer.version_id}:
-        return raw_store.kept_chunks(pointer) or raw_store.chunks(pointer.path)
-    return raw_store.chunks(pointer.path)
+        return raw_store.kept_chunks(pointer) or raw_store.chunks(pointer.path, pointer.offset, pointer.size)
+    return raw_store.chunks(pointer.path, pointer.offset, pointer.size)
 
 
 def _resolve(catalog: catalogs.Tables, name: str) -> tuple[str, str]:

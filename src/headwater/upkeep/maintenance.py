@@ -2,7 +2,8 @@
 
 Compaction rewrites many small files of a table into few, in the table's order; expiry drops snapshots that nobody has
 pinned and that are older than the setting. Both work from a plan that can be printed first, and neither changes a row.
-What models answered is packed, a file a shelf; no answer is lost.
+What models answered is packed, and what was free leaves when it is old: see `memo_care`. Uploads to S3 that nobody
+completed are given up.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater import faults, telemetry
 from headwater.clock import to_text
+from headwater.domain.model_book import ModelBook
 from headwater.domain.tables import TABLES, Table
 from headwater.errors import Conflict
 from headwater.settings import Settings
 from headwater.storage.expiry import Keep, expirable
-from headwater.storage.memo import open_memo
+from headwater.storage.s3_abandoned import Upload, abandoned_uploads, give_up
 from headwater.upkeep.compaction import Group, compact, data_files, plan_groups
+from headwater.upkeep.memo_care import MemoDone, ShelfCare, apply_memo, plan_memo
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -62,7 +65,8 @@ class TableCare:
 class MaintenancePlan:
     tables: tuple[TableCare, ...]
     target_bytes: int
-    memo_objects: int = 0
+    memo: tuple[ShelfCare, ...] = ()
+    uploads: tuple[Upload, ...] = ()
 
     def __bool__(self) -> bool:
         return any(not care.idle for care in self.tables)
@@ -76,28 +80,32 @@ class MaintenancePlan:
         return {
             "target_bytes": self.target_bytes,
             "tables": [care.to_dict() for care in self.tables],
-            "memo_objects": self.memo_objects,
+            "memo_objects": sum(care.pack for care in self.memo),
+            "memo_dropped": sum(care.drop for care in self.memo),
+            "uploads": len(self.uploads),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class TableDone:
-    """Before → after, for the summary line."""
+    """Before → after, for the summary line. `dropped` are free answers of the memo that were too old."""
 
     table: str
     files_before: int
     files_after: int
     snapshots_before: int
     snapshots_after: int
+    dropped: int = 0
 
 
-def plan_maintenance(catalog: "Tables", settings: Settings, *, now: datetime) -> MaintenancePlan:
+def plan_maintenance(catalog: "Tables", settings: Settings, book: ModelBook, *, now: datetime) -> MaintenancePlan:
     """Pure: reads metadata, writes nothing, starts no JVM."""
     target = settings.whole("maintain.file_mb") * _MEGABYTE
     keep = _keep(settings)
     cares = tuple(_care(catalog.load_table(table.name), table, target, keep, now) for table in TABLES)
-    loose = sum(size.objects for size in open_memo(settings).sizes() if size.objects > 1)
-    return MaintenancePlan(cares, target, loose)
+    stale = now - timedelta(hours=settings.number("maintain.upload_hours"))
+    uploads = abandoned_uploads(settings, begun_before=stale)
+    return MaintenancePlan(cares, target, plan_memo(catalog, settings, book, now=now), uploads)
 
 
 def _keep(settings: Settings) -> Keep:
@@ -148,13 +156,23 @@ def _compact(writer: "TableWriter", care: TableCare, target_bytes: int) -> int:
     return fewer
 
 
-def pack_memo(settings: Settings, report: Callable[[TableDone], None]) -> list[TableDone]:
-    """Needs no Spark; safe while workers put and look."""
-    memo = open_memo(settings)
-    before = sum(size.objects for size in memo.sizes())
-    fewer = memo.pack()
-    if not fewer:
+def pack_memo(plan: MaintenancePlan, settings: Settings, report: Callable[[TableDone], None]) -> list[TableDone]:
+    """The memo, told as if it were a table."""
+    told: list[TableDone] = []
+
+    def tell(done: MemoDone) -> None:
+        told.append(TableDone("memo", done.files_before, done.files_after, 0, 0, done.dropped))
+        report(told[-1])
+
+    apply_memo(plan.memo, settings, tell)
+    return told
+
+
+def end_uploads(plan: MaintenancePlan, settings: Settings, report: Callable[[TableDone], None]) -> list[TableDone]:
+    """Needs no Spark. A writer that is still at work on one of them fails, and says so: see maintain.upload_hours."""
+    if not plan.uploads:
         return []
-    result = TableDone("memo", before, before - fewer, 0, 0)
+    given_up = give_up(settings, plan.uploads)
+    result = TableDone("uploads", len(plan.uploads), len(plan.uploads) - given_up, 0, 0)
     report(result)
     return [result]

@@ -1,6 +1,6 @@
 """Metrics: the numbers of `status`, `flow` and `quarantine` as OpenMetrics text, and served on loopback beside a run.
 
-Reads   table metadata, the log's ends, the index, the ledger's journal; no JVM
+Reads   table metadata, the reasons of silver.quarantine, the log's ends, the index, the ledger's journal; no JVM
 A family is a name, a type, a help line and its samples; counters end in `_total`, as OpenMetrics wants it.
 """
 
@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Final
 from headwater.errors import HeadwaterError, Unavailable
 from headwater.flow.pending import Pending
 from headwater.storage.ledger import Ledger, Run
-from headwater.upkeep.journal import MAINTAIN_LEASE, RUN_LEASE, lease_of
+from headwater.upkeep.exclusion import ALL_LEASES, RUN_LEASE, lease_of
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 LOOPBACK: Final = "127.0.0.1"
 # What may stand in a Host header: a page of another site that a browser shows here would send its own name.
 _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
-# Counting raw objects reads a column of bronze.events: no oftener than this, however many ask.
+# It takes some dozen requests to a store: no oftener than this, however many ask.
 _FRESH_SECONDS: Final = 5.0
 _OUTCOMES: Final = ("done", "failed", "running", "died")
 _JOURNAL_LINES: Final = 100
@@ -51,10 +51,10 @@ class Family:
 
 
 def metrics(
-    status: Mapping[str, Any], pending: Pending, quarantine: Mapping[str, Any], ledger: Ledger, *, now: datetime
+    status: Mapping[str, Any], pending: Pending, reasons: Mapping[str, int], ledger: Ledger, *, now: datetime
 ) -> str:
     """The whole text, `# EOF` included."""
-    families = [*_tables(status), *_flow(status, pending, quarantine), *_runs(ledger, now), *_models(ledger)]
+    families = [*_tables(status), *_flow(status, pending, reasons), *_runs(ledger, now), *_models(ledger)]
     return "\n".join([line for family in families for line in family.lines()] + ["# EOF", ""])
 
 
@@ -70,17 +70,18 @@ def _tables(status: Mapping[str, Any]) -> Iterator[Family]:
         yield Family(f"headwater_table_{name}", "gauge", purpose, samples)
 
 
-def _flow(status: Mapping[str, Any], pending: Pending, quarantine: Mapping[str, Any]) -> Iterator[Family]:
+def _flow(status: Mapping[str, Any], pending: Pending, reasons: Mapping[str, int]) -> Iterator[Family]:
     waiting: list[tuple[Labels, float]] = [({"stage": stage}, count) for stage, count in pending.to_dict().items()]
-    held: list[tuple[Labels, float]] = [({"reason": each["reason"]}, each["count"]) for each in quarantine["reasons"]]
+    held: list[tuple[Labels, float]] = [({"reason": reason}, count) for reason, count in reasons.items()]
     yield Family("headwater_pending", "gauge", "What a stage has yet to do.", waiting)
     yield Family(
         "headwater_log_lag", "gauge", "Events of the log that bronze has not read.", _one(status["log"]["lag"])
     )
     yield Family("headwater_log_lost", "gauge", "Events it dropped unread.", _one(status["log"]["lost"]))
     yield Family("headwater_duplicates", "counter", "Events seen again.", _one(status["duplicates"]))
-    yield Family("headwater_quarantined", "gauge", "Rows in quarantine.", _one(status["quarantined"]))
-    yield Family("headwater_quarantined_by_reason", "gauge", "Rows in quarantine, by reason.", held)
+    yield Family("headwater_quarantined", "gauge", "Rows in quarantine, not dismissed.", _one(status["quarantined"]))
+    yield Family("headwater_quarantined_by_reason", "gauge", "The same, by reason.", held)
+    yield Family("headwater_dismissed", "gauge", "Rows in quarantine that were dismissed.", _one(status["dismissed"]))
     yield Family("headwater_index_entries", "gauge", "Entries of the index.", _one(status["index"]["entries"]))
     yield Family("headwater_index_stale", "gauge", "Vectors it has yet to take in.", _one(status["index"]["stale_by"]))
     yield Family("headwater_raw_objects", "gauge", "Objects that events name.", _one(status["raw"]["objects"]))
@@ -93,7 +94,7 @@ def _runs(ledger: Ledger, now: datetime) -> Iterator[Family]:
     for run in ledger.runs(_JOURNAL_LINES):
         last.setdefault(run.kind, run)
     lease_now = ledger.clock(lambda: now)()
-    held = {name for name in (RUN_LEASE, MAINTAIN_LEASE) if ledger.holder(name, lease_now) is not None}
+    held = {name for name in ALL_LEASES if ledger.holder(name, lease_now) is not None}
     unfinished = {kind: "running" if lease_of(kind) in held else "died" for kind in last}
     outcomes = {kind: run.outcome or unfinished[kind] for kind, run in last.items()}
     flags: list[tuple[Labels, float]] = [

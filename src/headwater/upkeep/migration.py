@@ -11,7 +11,7 @@ import shutil
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,16 +20,18 @@ from headwater.clock import Clock, to_text
 from headwater.domain.progress import CONSUMED
 from headwater.domain.tables import TABLES
 from headwater.errors import Conflict, HeadwaterError
+from headwater.flow.log_identity import find_unread
 from headwater.settings import FILE_NAME
 from headwater.storage import catalog as catalogs
-from headwater.storage.holding import holding
-from headwater.storage.ledger_copy import CLAIMS, FACTS, RUNS, Row, read_ledger, write_ledger
+from headwater.storage.database import Row
+from headwater.storage.ledger_copy import CLAIMS, FACTS, RUNS, read_ledger, seal_claim, write_ledger
 from headwater.storage.memo import open_memo
 from headwater.storage.object_copy import copy_memo
 from headwater.storage.relocate import open_warehouse, relocate, survey
 from headwater.storage.row_hash import RowHash
+from headwater.upkeep.exclusion import alone
 from headwater.upkeep.format import MOVED_TO, set_format
-from headwater.upkeep.journal import DONE, MAINTAIN_LEASE, RUN_LEASE
+from headwater.upkeep.journal import DONE
 from headwater.upkeep.migration_check import (
     CAME_AS,
     FORMAT,
@@ -50,6 +52,7 @@ from headwater.upkeep.migration_note import (
     position_at,
     positions_at,
     read_note,
+    read_offsets,
     take_back,
     was_cut_short,
     write_note,
@@ -67,7 +70,7 @@ from headwater.upkeep.migration_places import (
     place,
     shown_place,
 )
-from headwater.upkeep.migration_plan import MigrationPlan, count_unread, plan_migration
+from headwater.upkeep.migration_plan import MigrationPlan, plan_migration
 from headwater.upkeep.migration_raw import copy_late, copy_raw
 from headwater.upkeep.new_settings import Document, switch, to_toml
 
@@ -92,7 +95,7 @@ def migrate(source: Parts, target: Parts, document: Document, clock: Clock, repo
     """Move the lake; raises Conflict, and changes nothing of it, where events are unread or the target is taken."""
     faults.arm()
     lost = threading.Event()
-    with _alone(source, clock, lost):
+    with alone(source.ledger, _KIND, clock, lost.set):
         take_back(source)
         plan = plan_migration(source, target.settings)
         moving = _Migration(source, target, plan, clock, report, lost)
@@ -107,19 +110,8 @@ def migrate(source: Parts, target: Parts, document: Document, clock: Clock, repo
 def stay(source: Parts, clock: Clock) -> None:
     """Nothing is to move: what a migration that was cut short has changed is taken back."""
     if was_cut_short(source.ledger):
-        with _alone(source, clock, threading.Event()):
+        with alone(source.ledger, _KIND, clock):
             take_back(source)
-
-
-@contextmanager
-def _alone(source: Parts, clock: Clock, lost: threading.Event) -> Iterator[None]:
-    """Neither a run nor maintenance may write meanwhile."""
-    owner = "headwater migrate"
-    with (
-        holding(source.ledger, RUN_LEASE, owner, clock, lost.set),
-        holding(source.ledger, MAINTAIN_LEASE, owner, clock, lost.set),
-    ):
-        yield
 
 
 def _begin(source: Parts, plan: MigrationPlan, clock: Clock) -> int:
@@ -174,9 +166,13 @@ class _Migration:
         return read_note(self.source.ledger, places)
 
     def _check_unread(self) -> None:
-        if self.plan.moves(LOG) and (unread := count_unread(self.source)):
+        if not self.plan.moves(LOG):
+            return
+        unread = find_unread(self.source.log, self.source.ledger, read_offsets(self.source))
+        if unread.events or unread.anew:
+            causes = f" ({', '.join(set(unread.anew.values()))})" if unread.anew else ""
             raise Conflict(
-                f"{unread} events in the log have not been read, and the new log starts empty. "
+                f"{unread.events} events in the log have not been read{causes}, and the new log starts empty. "
                 "Stop whoever puts, then: headwater run --once, and migrate again."
             )
 
@@ -226,7 +222,7 @@ class _Migration:
         stays = _STAYS | ({LOG_IDENTITY} if renumber else set())
         for name, row in read_ledger(self.source.ledger):
             if name == CLAIMS and renumber:
-                yield name, _sealed(row)
+                yield name, seal_claim(row)
             elif name == RUNS:
                 yield name, _finished(row, to_text(self.clock()))
             elif name != FACTS or row[0] not in stays:
@@ -303,12 +299,6 @@ class _Migration:
         checkpoints = self.source.settings.text(CHECKPOINTS)
         if not self.plan.moves(CHECKPOINTS) and "://" not in checkpoints:
             shutil.rmtree(checkpoints, ignore_errors=True)
-
-
-def _sealed(claim: Row) -> Row:
-    """The new log gives the same positions again, so a claim moves to a partition that no log has; see the ledger."""
-    kind, key, content, partition, offset = claim
-    return kind, key, content, partition if partition < 0 else -1 - partition, offset
 
 
 def _finished(run: Row, now: str) -> Row:

@@ -6,7 +6,6 @@ Writes  nothing but what opening an empty place makes
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from obstore.exceptions import BaseError
@@ -18,8 +17,8 @@ from headwater.storage.kafka_conf import is_kafka
 from headwater.storage.memo import open_memo
 from headwater.storage.relocate import open_warehouse
 from headwater.storage.row_hash import RowHash, hash_refs
+from headwater.upkeep.exclusion import RUN_LEASE
 from headwater.upkeep.format import MOVED_TO
-from headwater.upkeep.journal import RUN_LEASE
 from headwater.upkeep.migration_places import CATALOG, LEDGER, LOG, Parts, shown_place
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 # In the ledger that a lake came to: which one it is.
 CAME_AS: Final = "migrated"
 FORMAT: Final = "format"
-# Nobody has been silent then: whether a lease is kept alive, by whichever clock, is not the question here.
-_LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
 T = TypeVar("T")
@@ -116,7 +113,7 @@ def _memo_store(settings: Any) -> Any:
 
 def _lease(parts: Parts) -> tuple[Any, ...] | None:
     """The one that this very migration holds, if this is the ledger where it does."""
-    held = parts.ledger.holder(RUN_LEASE, _LONG_AGO)
+    held = parts.ledger.held(RUN_LEASE)
     return (held.process, held.since) if held else None
 
 

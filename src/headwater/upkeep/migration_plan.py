@@ -1,12 +1,13 @@
 """What a migration would move: a value, made from the lake and two settings. Reads metadata and listings, writes
 nothing, opens nothing of the target."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.domain.tables import TABLES
 from headwater.errors import InvalidRequest
+from headwater.flow.log_identity import find_unread
 from headwater.settings import OPEN_SECTIONS, Settings
 from headwater.storage.ledger_copy import count_claims
 from headwater.storage.memo import open_memo
@@ -118,18 +119,24 @@ def plan_migration(source: Parts, target: Settings) -> MigrationPlan:
 
 
 def count_unread(source: Parts) -> int:
-    read = read_offsets(source)
-    return sum(max(0, end - read.get(partition, 0)) for partition, end in source.log.end().items())
+    """All that it holds, where it is not the log that was read."""
+    return find_unread(source.log, source.ledger, read_offsets(source)).events
 
 
 def measure_raw(store: RawStore) -> Amount:
-    sizes = [found.size for found in store.list()]
-    return Amount(len(sizes), sum(sizes))
+    return _amount(found.size for found in store.list())
 
 
 def _measure_memo(settings: Settings) -> Amount:
-    sizes = [found["size"] for page in open_memo(settings).store.list() for found in page]
-    return Amount(len(sizes), sum(sizes))
+    return _amount(found["size"] for page in open_memo(settings).store.list() for found in page)
+
+
+def _amount(sizes: Iterable[int]) -> Amount:
+    """One pass: a listing may be longer than memory."""
+    count = total = 0
+    for size in sizes:
+        count, total = count + 1, total + size
+    return Amount(count, total)
 
 
 def _table_move(table: "Table", name: str) -> TableMove:

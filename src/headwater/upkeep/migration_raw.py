@@ -5,58 +5,74 @@ Writes  the target's raw store
 Key     the object's path; the same object twice is one.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator
 
 from headwater import faults
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict
+from headwater.storage.key_file import KeyFile
 from headwater.storage.object_copy import copy_objects
-from headwater.storage.raw_store import ObjectStat, RawStore
-from headwater.storage.reading import scan
+from headwater.storage.row_stream import stream_rows
 from headwater.upkeep.migration_places import Parts
 
-
-def copy_raw(source: Parts, target: Parts, report: Callable[[str], None]) -> None:
-    _copy(source, source.raw_store, target, report)
+Report = Callable[[str], None]
 
 
-def copy_late(source: Parts, target: Parts, report: Callable[[str], None]) -> None:
+def copy_raw(source: Parts, target: Parts, report: Report) -> None:
+    _copy((found.path for found in source.raw_store.list()), source, target, report)
+
+
+def copy_late(source: Parts, target: Parts, report: Report) -> None:
     """What was put since; Conflict where the target has what the lake has not. After it both have the same objects."""
-    here = {found.path: found.size for found in source.raw_store.list()}
-    there = {found.path: found.size for found in target.raw_store.list()}
-    if foreign := [path for path, size in there.items() if here.get(path) != size]:
-        raise Conflict(
-            f"The target's raw store has {len(foreign)} objects that are not the lake's, such as {min(foreign)}. "
-            "Empty it, or name another place."
+    with KeyFile() as there, KeyFile() as late:
+        there.add((found.path, str(found.size)) for found in target.raw_store.list())
+        late.add((path, "") for path in _take_out(source, there))
+        if foreign := len(there):
+            raise Conflict(
+                f"The target's raw store has {foreign} objects that are not the lake's, such as {next(iter(there))}. "
+                "Empty it, or name another place."
+            )
+        if count := len(late):
+            _copy(late, source, target, report)
+            report(f"{count} raw objects that came meanwhile are copied")
+
+
+def _take_out(source: Parts, there: KeyFile) -> Iterator[str]:
+    """Leave in `there` what the lake has not, or has with another size; yields what is missing there."""
+    for found in source.raw_store.list():
+        size = there.get(found.path)
+        if size is None:
+            yield found.path
+        elif size == str(found.size):
+            there.discard(found.path)
+
+
+def _copy(keys: Iterable[str], source: Parts, target: Parts, report: Report) -> None:
+    with KeyFile() as known:
+        known.add(_heard_of(source))
+        copied = copy_objects(
+            keys,
+            source.raw_store,
+            target.raw_store,
+            lambda key: _told(known, key),
+            lambda: faults.point("migrate.object"),
         )
-    if late := here.keys() - there.keys():
-        _copy(source, cast(RawStore, _Only(source.raw_store, late)), target, report)
-        report(f"{len(late)} raw objects that came meanwhile are copied")
+        for key in copied:
+            # It was so before: see its rows in quarantine.
+            report(f"{key} is copied as it is, but does not match its checksum in bronze.events")
 
 
-def _copy(source: Parts, some: RawStore, target: Parts, report: Callable[[str], None]) -> None:
-    for key in copy_objects(some, target.raw_store, _known(source), lambda: faults.point("migrate.object")):
-        # It was so before: see its rows in quarantine.
-        report(f"{key} is copied as it is, but does not match its checksum in bronze.events")
+def _heard_of(source: Parts) -> Iterator[tuple[str, str]]:
+    """By path, checksum and content type in one word, for what bronze has heard of."""
+    for batch in stream_rows(source.catalog, EVENTS.name, ("pointer",)):
+        for pointer in batch["pointer"].to_pylist():
+            yield pointer["path"], f"{pointer['checksum']} {pointer['content_type']}"
 
 
-def _known(source: Parts) -> dict[str, tuple[str, str]]:
-    """Checksum and content type by path, for what bronze has heard of."""
-    pointers = scan(source.catalog, EVENTS.name, ["pointer"])["pointer"].to_pylist()
-    return {pointer["path"]: (pointer["checksum"], pointer["content_type"]) for pointer in pointers}
-
-
-@dataclass(frozen=True, slots=True)
-class _Only:
-    """As much of a raw store as a copy asks for, with some of its objects: not all are read again for one."""
-
-    store: RawStore
-    paths: Collection[str]
-
-    def list(self) -> Iterator[ObjectStat]:
-        return (found for found in self.store.list() if found.path in self.paths)
-
-    def chunks(self, key: str) -> Iterator[bytes]:
-        return self.store.chunks(key)
+def _told(known: KeyFile, key: str) -> tuple[str, str] | None:
+    """A checksum has no blank in it; a content type may."""
+    found = known.get(key)
+    if found is None:
+        return None
+    checksum, _, content_type = found.partition(" ")
+    return checksum, content_type

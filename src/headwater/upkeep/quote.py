@@ -1,11 +1,13 @@
 """A quote: what a replay will read, call and cost, told before anything is done, from table metadata and rows alone.
 
-Money is exact where a model is paid by the second of sound, by the image or by the call, as far as the objects' own
-facts go; by the token it is estimated from what other models were billed, or from the length of texts. Time is told by
-the pace of a model that has done the step before, and says whose pace that was.
+Where a model is paid by the second of sound, by the image or by the call, `cost` is the most that it can come to, as
+far as the objects' own facts go: a video may have fewer frames that differ. By the token it is estimated, from what was
+billed before, or from the length of texts; a budget does not rely on that: its calls are counted as they are made.
+Time is told by the pace of a model that has done the step before, and says whose pace that was.
 """
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +16,8 @@ from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel, ModelBook
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, METADATA, SAID, TRANSCRIPTS, Table
+from headwater.flow.derive.video import FRAME_SECONDS
+from headwater.flow.models.documents import SCANS_MAX
 from headwater.flow.models.port import ModelCard
 from headwater.settings import Settings
 from headwater.storage.catalog import Tables
@@ -29,9 +33,10 @@ STEPS: Final[dict[str, tuple[Table, tuple[str, ...]]]] = {
     "extract": (CAPTIONS, ("document",)),
     "picture": (EMBEDDINGS, ("image",)),
 }
+# Letters of English in a token; of a letter that takes several bytes, each may be one.
 _LETTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_PICTURE: Final = 1_000  # prompt and picture together, where nobody has told yet
-_FRAMES_PER_VIDEO: Final = 10
+_CUT_SECONDS: Final = 10  # long sound is cut where it is quietest, up to so much before a piece is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Quote:
     rows: int
     vectors: int
     seconds: float | None
-    # For each object in the order of its event: where it stands, and what has to be paid up to it.
+    # For each object in the order of its event: where it stands, and what has to be paid up to it at the most. Where
+    # nobody can tell, that is nothing: then the calls themselves say when the money is at its end.
     places: Sequence[int] = field(default=(), repr=False)
     bill: Sequence[float] = field(default=(), repr=False)
 
@@ -93,10 +99,11 @@ class Quoting:
         done = {row["object_id"] for row in self._rows(_DONE.format(table=table.short_name, print=known.fingerprint))}
         left = [row for row in objects if row["object_id"] not in done]
         shelf = self.memo.shelf(known.step, known.fingerprint)
-        held = set() if card.instant else set(shelf.find({row["checksum"] for row in left}))
+        held = set() if card.instant else shelf.known({row["checksum"] for row in left})
         asked = [row for row in left if row["checksum"] not in held]
-        tokens = self._tokens_each(known.step, table)
-        costs = [0.0 if row["checksum"] in held else _cost(card, row, tokens) for row in left]
+        tokens, frames = self._tokens_each(known.step, table), self.settings.whole("limits.frames")
+        costs = [0.0 if row["checksum"] in held else _cost(card, row, tokens, frames) for row in left]
+        bill = costs if card.price_unit != "1k_tokens" else [0.0] * len(costs)
         seconds, whose = self._pace(known, table, asked)
         reads: dict[str, int] = {}
         for row in asked:
@@ -117,17 +124,17 @@ class Quoting:
             vectors=len(left) if table is EMBEDDINGS else round(len(left) * self._vectors_each(known.step)),
             seconds=seconds / self.workers if seconds is not None else None,
             places=[row["seq"] for row in left],
-            bill=list(accumulate(costs)),
+            bill=list(accumulate(bill)),
         )
 
     def _embedder(self, known: KnownModel, card: ModelCard) -> Quote:
         progress = peek_progress(self.settings, EMBEDDINGS)
-        texts, letters = 0, 0
+        texts, tokens = 0, 0.0
         for table in SAID:
             begin, end = progress.seq_of(known.position_in(table.name)), progress.seq_of(table.name)
             if end > begin:
                 (row,) = self._rows(_TEXTS.format(table=table.short_name, begin=begin, end=end))
-                texts, letters = texts + row["texts"], letters + row["letters"]
+                texts, tokens = texts + row["texts"], tokens + _estimated_tokens(row["letters"], row["bytes"])
         if not texts:
             return _nothing(known, card)
         active = self.book.active("embed")
@@ -148,7 +155,7 @@ class Quoting:
             calls=calls,
             model_seconds=seconds,
             pace_of=active.label if active and seconds is not None else None,
-            cost=card.cost(tokens=round(letters * asked) // _LETTERS_PER_TOKEN, calls=calls),
+            cost=card.cost(tokens=round(tokens * asked), calls=calls),
             rows=vectors,
             vectors=vectors,
             seconds=seconds / self.workers if seconds is not None else None,
@@ -160,7 +167,7 @@ class Quoting:
             return 0.0
         rows = self._rows(f"SELECT DISTINCT text FROM all_models.embeddings WHERE fingerprint = '{active.fingerprint}'")
         keys = {hashlib.sha256(row["text"].encode()).hexdigest() for row in rows}
-        return len(self.memo.shelf(known.step, known.fingerprint).find(keys)) / max(1, len(keys))
+        return len(self.memo.shelf(known.step, known.fingerprint).known(keys)) / max(1, len(keys))
 
     def _pace(
         self, known: KnownModel, table: Table, asked: Collection[dict[str, Any]]
@@ -198,9 +205,22 @@ def _nothing(known: KnownModel, card: ModelCard) -> Quote:
     return Quote(known.step, card.label, card.fingerprint, 0, 0, {}, 0, 0, 0.0, None, 0.0, 0, 0, 0.0)
 
 
-def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float) -> float:
-    images = _FRAMES_PER_VIDEO if row["modality"] == "video" else max(1, row["pages"] or 1)
-    return card.cost(seconds=row["media_seconds"], images=images, tokens=round(tokens_each * images), calls=1)
+def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float, frames_max: int) -> float:
+    seconds = row["media_seconds"]
+    images = min(max(1, row["pages"] or 1), SCANS_MAX)
+    if row["modality"] == "video":
+        images = min(frames_max, int(seconds // FRAME_SECONDS) + 2)
+    calls = images
+    if card.accepts == "speech":
+        piece = float(card.parameters.get("piece_seconds") or seconds + _CUT_SECONDS + 1)
+        calls = max(1, math.ceil(seconds / max(1.0, piece - _CUT_SECONDS)))
+    return card.cost(seconds=seconds, images=images, tokens=round(tokens_each * images), calls=calls)
+
+
+def _estimated_tokens(letters: int, size: int) -> float:
+    """By how many letters take more than one byte: such a letter has about one and a half as many as it has more."""
+    more = size - letters
+    return max(0.0, letters - more / 2) / _LETTERS_PER_TOKEN + more * 1.5
 
 
 def _list(texts: Collection[str]) -> str:
@@ -225,7 +245,8 @@ _CHUNKS_OF: Final = """
     SELECT count(*) AS vectors, count(DISTINCT object_id) AS objects
     FROM embeddings WHERE source_fingerprint = '{print}'"""
 _TEXTS: Final = """
-    SELECT count(*) AS texts, coalesce(sum(length(text)), 0)::BIGINT AS letters
+    SELECT count(*) AS texts, coalesce(sum(length(text)), 0)::BIGINT AS letters,
+        coalesce(sum(octet_length(encode(text))), 0)::BIGINT AS bytes
     FROM all_models.{table} WHERE seq >= {begin} AND seq < {end} AND length(trim(text)) > 0"""
 _CHUNKS: Final = """
     SELECT count(*) AS vectors, count(DISTINCT (object_id, source_fingerprint)) AS texts,

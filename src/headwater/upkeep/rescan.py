@@ -6,7 +6,7 @@ path as the event's id, so that an event that arrives after all is counted as a 
 alone and cannot be found here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
@@ -18,11 +18,12 @@ from headwater.domain.modality import Modality, classify
 from headwater.domain.pointer import Pointer
 from headwater.domain.tables import EVENTS
 from headwater.flow.land import find_orphans
+from headwater.storage.key_file import KeyFile
 from headwater.storage.ledger import Ledger
 from headwater.storage.losses import close_losses
 from headwater.storage.pointer_log import PointerLog
 from headwater.storage.raw_store import ObjectStat, RawStore, digest
-from headwater.storage.reading import scan
+from headwater.storage.row_stream import stream_rows
 
 if TYPE_CHECKING:
     from headwater.storage.catalog import Tables
@@ -44,11 +45,17 @@ class RescanPlan:
 
 
 def plan_rescan(raw: RawStore, catalog: "Tables", *, now: datetime, grace: timedelta = GRACE) -> RescanPlan:
-    """Lists the raw store once; writes nothing, starts no JVM."""
-    known = set(scan(catalog, EVENTS.name, ["object_id"])["object_id"].to_pylist())
-    found = list(find_orphans(raw, known, stored_before=now - grace))
+    """Lists the raw store once; writes nothing, starts no JVM. What the tables know is not held in memory."""
+    with KeyFile() as known:
+        known.add((name, "") for name in _objects(catalog))
+        found = list(find_orphans(raw, known, stored_before=now - grace))
     orphans = tuple(orphan for orphan in found if _parse(orphan.path) is not None)
     return RescanPlan(orphans, tuple(orphan.path for orphan in found if _parse(orphan.path) is None))
+
+
+def _objects(catalog: "Tables") -> Iterator[str]:
+    for batch in stream_rows(catalog, EVENTS.name, ("object_id",)):
+        yield from batch["object_id"].to_pylist()
 
 
 def apply_rescan(

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater import faults
 from headwater.domain.model_book import KnownModel, State
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
 from headwater.errors import Conflict
 from headwater.storage.catalog import Tables
 from headwater.storage.ledger import Ledger
-from headwater.storage.model_book import change_book
+from headwater.storage.model_book import change_book, read_book
 from headwater.storage.reading import run_sql
 from headwater.storage.vector_index import VectorIndex
 from headwater.upkeep.quote import STEPS
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetirePlan:
-    """How many rows go from each table, and how many vectors from the index with them."""
+    """How many rows go from each table, and how many vectors from the index with them; `state` is what the book says of
+    the model."""
 
     step: str
     model: str
     fingerprint: str
+    state: str
     rows: dict[str, int]
     vectors: int
 
@@ -49,23 +52,26 @@ def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
         table = STEPS[known.step][0]
         rows[table.name] = _count(reader, table.short_name, f"fingerprint = '{known.fingerprint}'")
     rows[QUARANTINE.name] = _count(reader, QUARANTINE.short_name, f"fingerprint = '{known.fingerprint}'")
-    return RetirePlan(known.step, known.label, known.fingerprint, rows, vectors)
+    return RetirePlan(known.step, known.label, known.fingerprint, known.state.value, rows, vectors)
+
+
+def begin_retire(ledger: Ledger, plan: RetirePlan) -> None:
+    """From here on nobody sees the model, nor can it be activated. Conflict where it is no longer what was planned.
+
+    The book is asked and changed in one transaction, so that of this and an activation one comes first.
+    """
+    faults.point("retire.planned")
+    change_book(ledger, lambda book: book.retired(plan.step, plan.fingerprint, State(plan.state)))
+    faults.point("retire.begun")
 
 
 def apply_retire(
-    writer: "TableWriter",
-    ledger: Ledger,
-    index: VectorIndex,
-    known: KnownModel,
-    plan: RetirePlan,
-    report: Callable[[str], None],
+    writer: "TableWriter", ledger: Ledger, index: VectorIndex, plan: RetirePlan, report: Callable[[str], None]
 ) -> None:
-    """From the readers' side inwards, so that nothing is ever half to be seen."""
+    """Take away what a model made that is leaving: see `begin_retire`."""
     from headwater.storage.rewrite import remove_rows
 
-    change_book(ledger, lambda book: book.retired(known.step, known.fingerprint))
-    index.drop(known.fingerprint)
-    report("index")
+    known = read_book(ledger).find(plan.step, plan.fingerprint)
     tables = [table for table in TABLES if table.name in plan.rows]
     for table in tables:
         remove_rows(writer, table, _made_by(known, table))
@@ -73,6 +79,10 @@ def apply_retire(
     for table in tables:
         # Brought back, it begins at the beginning.
         writer.forget_positions(table, f"/{known.step}/{known.fingerprint}")
+    # The index knows no lease. Who slept so long that another finished this, and brought the model back, ends here.
+    change_book(ledger, lambda book: book.retired(plan.step, plan.fingerprint, State.LEAVING))
+    index.drop(known.fingerprint)
+    report("index")
     change_book(ledger, lambda book: book.without(book.find(known.step, known.fingerprint)))
 
 

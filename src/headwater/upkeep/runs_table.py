@@ -1,11 +1,14 @@
-"""The ledger's journal as a table: what was run, how it ended, and what its models did and cost."""
+"""What the ledger knows, as tables to ask: the journal (what was run, how it ended, what its models did and cost), and
+what was dismissed from quarantine."""
 
 import json
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headwater.clock import parse_time
 from headwater.domain.tables import TIMESTAMP
+from headwater.storage.dismissals import read_dismissals
 from headwater.storage.ledger import Ledger, Run
 
 SCHEMA: Final = pa.schema(
@@ -29,6 +32,9 @@ SCHEMA: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+DISMISSALS: Final = pa.schema(
+    [(name, pa.string()) for name in ("event_id", "step", "fingerprint", "reason", "dismissed_by", "because")]
+)
 _ALL: Final = 1_000_000_000
 _SUMS: Final = ("calls", "remembered", "faults", "model_seconds", "tokens", "cost", "attempts")
 
@@ -36,6 +42,14 @@ _SUMS: Final = ("calls", "remembered", "faults", "model_seconds", "tokens", "cos
 def runs_table(ledger: Ledger) -> pa.Table:
     """One row a run and model; runs without a model call have one row with nulls."""
     return pa.Table.from_pylist([row for run in ledger.runs(_ALL) for row in _rows(run)], schema=SCHEMA)
+
+
+def dismissals_table(ledger: Ledger) -> pa.Table:
+    """One row a key of quarantine that was let go, whether or not a row with it is still there."""
+    rows = [{**key._asdict(), **told.to_dict()} for key, told in read_dismissals(ledger)]
+    moments = [parse_time(row.pop("dismissed_at")) for row in rows]
+    given = pa.Table.from_pylist(rows, schema=DISMISSALS)
+    return given.append_column("dismissed_at", pa.array(moments, TIMESTAMP))
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:

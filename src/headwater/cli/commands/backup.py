@@ -10,8 +10,8 @@ from headwater.cli.session import Session, with_session
 
 @click.command(
     short_help="Back up catalog and ledger.",
-    help="Write the catalog's pointers and the ledger to FILE; safe beside a run. Objects and table files are not in"
-    " it: back up their stores.",
+    help="Write the tables' metadata and the ledger to FILE, and tag what it names so that it is kept for"
+    " backup.keep_days; safe beside a run. Objects and table files are not in it: back up their stores.",
 )
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @with_session
@@ -28,3 +28,4 @@ def _draw(document: dict[str, Any]) -> None:
 
     rows = plural(document["ledger_rows"], "row")
     say(f"{plural(len(document['tables']), 'table')} and {rows} of the ledger are in {document['file']}")
+    say(f"It can be restored until {document['serves_until']} (backup.keep_days): tag {document['tag']}")

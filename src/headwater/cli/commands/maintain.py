@@ -10,7 +10,7 @@ from headwater.cli.session import Session, with_session
 
 @click.command(
     short_help="Compact files, expire snapshots.",
-    help="Compact small files and expire old snapshots; safe beside a run.",
+    help="Compact small files, expire old snapshots, give up uploads that nobody completed; safe beside a run.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @with_session
@@ -31,7 +31,11 @@ def _draw_plan(plan: dict[str, Any]) -> None:
     table(columns, rows, numbers=columns[1:])
     if plan["memo_objects"]:
         say(f"{plan['memo_objects']:,} objects of the memo are packed.")
-    if plan["memo_objects"] or any(care["compact"] or care["expire"] for care in plan["tables"]):
+    if plan["memo_dropped"]:
+        say(f"{plan['memo_dropped']:,} free answers of the memo are older than memo.free_hours, and are dropped.")
+    if plan["uploads"]:
+        say(f"{plan['uploads']:,} uploads to S3 that nobody completed are given up.")
+    if plan["memo_objects"] or plan["uploads"] or any(care["compact"] or care["expire"] for care in plan["tables"]):
         say(f"Files are rewritten towards {size(plan['target_bytes'])}. Do it: headwater maintain")
     else:
         say("Nothing to do.")
@@ -52,3 +56,5 @@ def _draw_done(document: dict[str, Any]) -> None:
         for done in document["tables"]
     ]
     table(("table", "files", "snapshots"), rows)
+    if dropped := sum(done["dropped"] for done in document["tables"]):
+        say(f"{dropped:,} free answers that were old were dropped from the memo.")

@@ -9,7 +9,7 @@ from headwater.cli.session import Session, with_session
 
 @click.command(
     short_help="The lake's numbers for a monitor.",
-    help="The lake's numbers as OpenMetrics text, from metadata alone; starts no Spark.",
+    help="The lake's numbers as OpenMetrics text, from metadata and the reasons of quarantine; starts no Spark.",
 )
 @click.option(
     "-o",

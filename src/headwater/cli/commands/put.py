@@ -1,20 +1,21 @@
 """`headwater put`"""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from headwater.cli.session import Moment, Session, with_session
-from headwater.errors import InvalidRequest
+from headwater.errors import HeadwaterError, InvalidRequest
 
 if TYPE_CHECKING:
     from headwater.flow.land import Landed
     from headwater.lake import Lake
 
 STDIN: Final = "-"
+_ONE_ID: Final = "--id names one thing, but several were given. Put them one by one, or leave --id out."
 _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 
 
@@ -26,19 +27,21 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.option("--text", "texts", multiple=True, help="A chat message instead of files.")
 @click.option("--customer", required=True, metavar="NAME", help="Whose it is.")
 @click.option("--id", "event_id", metavar="ID", help="The event's id: the same id twice is one event.")
+@click.option("--id-prefix", metavar="PREFIX", help="Of lines on stdin: their ids are PREFIX-1, PREFIX-2, and so on.")
 @click.option("--at", type=Moment(), metavar="TIME", help="When it happened. Default: the file's time; now for text.")
+@click.option("--follow-links", is_flag=True, help="Follow links in directories and globs, too.")
 @with_session
 def command(session: Session, sources: tuple[str, ...], texts: tuple[str, ...], **about: Any) -> None:
     from headwater.cli.progress import Bars
 
-    results = []
+    tally = _Tally(every=session.as_json)
     with session.open() as lake, Bars({"put": None}, lines=False) as bars:
         for landed in _land(lake, sources, texts, **about):
-            results.append(landed)
+            tally.add(landed)
             bars.advance("put", 1)
-    session.show(_document(results), _draw)
-    if failed := [landed.error for landed in results if landed.error]:
-        click.get_current_context().exit(failed[0].exit_code)
+    session.show(tally.to_dict(), _draw)
+    if tally.first_error:
+        click.get_current_context().exit(tally.first_error.exit_code)
 
 
 def _land(
@@ -47,26 +50,70 @@ def _land(
     texts: tuple[str, ...],
     customer: str,
     event_id: str | None,
+    id_prefix: str | None,
     at: datetime | None,
+    follow_links: bool,
 ) -> "Iterator[Landed]":
     if not sources and not texts:
         raise InvalidRequest("Nothing to put: name files, directories or globs, or give --text.")
-    lines = [line.rstrip("\n") for line in sys.stdin if line.strip()] if STDIN in sources else []
-    files = [source for source in sources if source != STDIN]
-    if event_id and len(files) + len(texts) + len(lines) > 1:
-        raise InvalidRequest("--id names one thing, but several were given. Put them one by one, or leave --id out.")
-    if files:
-        yield from lake.put(*files, customer=customer, id=event_id, at=at)
-    for text in (*texts, *lines):
-        yield lake.put_text(text, customer=customer, id=event_id, at=at)
+    if event_id and len(sources) + len(texts) > 1:
+        raise InvalidRequest(_ONE_ID)
+    if files := [source for source in sources if source != STDIN]:
+        yield from lake.put(*files, customer=customer, id=event_id, at=at, follow_links=follow_links)
+    for text in texts:
+        yield _land_text(lake, text, customer, event_id, at)
+    if STDIN in sources:
+        yield from _land_stdin(lake, customer, event_id, id_prefix, at)
 
 
-def _document(results: "list[Landed]") -> dict[str, Any]:
-    counts = {"stored": 0, "already there": 0, "failed": 0}
-    for landed in results:
-        counts[landed.status] += 1
-    summary = {name.replace(" ", "_"): count for name, count in counts.items()}
-    return {"results": [_result(landed) for landed in results], "summary": summary}
+def _land_text(lake: "Lake", text: str, customer: str, event_id: str | None, at: datetime | None) -> "Landed":
+    """One that is no good is a result, as a file is."""
+    from headwater.flow.land import Landed
+
+    try:
+        return lake.put_text(text, customer=customer, id=event_id, at=at)
+    except HeadwaterError as error:
+        return Landed("--text", "failed", error=error)
+
+
+def _land_stdin(
+    lake: "Lake", customer: str, event_id: str | None, id_prefix: str | None, at: datetime | None
+) -> "Iterator[Landed]":
+    from headwater.cli.stdin_lines import stdin_lines
+    from headwater.flow.land import land_lines
+
+    lines: Iterable[bytes | str | None] = stdin_lines()
+    if event_id:
+        lines = list(islice((line for line in lines if line and line.strip()), 2))
+        if len(lines) > 1:
+            raise InvalidRequest(_ONE_ID)
+    log, clock = lake._components.log_to_write, lake._components.clock
+    yield from land_lines(log, lines, customer, event_id=event_id, id_prefix=id_prefix, at=at, clock=clock)
+
+
+class _Tally:
+    """What a person or a program is told at the end. Ten million lines may pass: a person needs few of them."""
+
+    def __init__(self, *, every: bool) -> None:
+        self._every = every
+        self._results: list[dict[str, Any]] = []
+        self._skipped: list[dict[str, Any]] = []
+        self._counts = {"stored": 0, "already there": 0, "failed": 0}
+        self.first_error: HeadwaterError | None = None
+
+    def add(self, landed: "Landed") -> None:
+        if landed.status == "skipped":
+            self._skipped.append({"source": landed.source, "reason": landed.reason})
+            return
+        self.first_error = self.first_error or landed.error
+        self._counts[landed.status] += 1
+        good = sum(self._counts.values()) - self._counts["failed"]
+        if self._every or landed.error or good <= _SHOWN_MAX:
+            self._results.append(_result(landed))
+
+    def to_dict(self) -> dict[str, Any]:
+        summary = {name.replace(" ", "_"): count for name, count in self._counts.items()}
+        return {"results": self._results, "summary": summary, "skipped": self._skipped}
 
 
 def _result(landed: "Landed") -> dict[str, Any]:
@@ -84,14 +131,18 @@ def _result(landed: "Landed") -> dict[str, Any]:
 def _draw(document: dict[str, Any]) -> None:
     from headwater.cli.output import plural, say, size, text
 
-    results, summary = document["results"], document["summary"]
-    good = [result for result in results if not result["error"]]
-    for result in good[:_SHOWN_MAX]:
-        say(text(f"{result['status'].replace('_', ' '):<13}", "green"), f"  {result['path']}  {size(result['size'])}")
-    if len(good) > _SHOWN_MAX:
-        say(f"… and {len(good) - _SHOWN_MAX:,} more")
+    results, summary, skipped = document["results"], document["summary"], document["skipped"]
+    for result in results:
+        if not result["error"]:
+            status = text(f"{result['status'].replace('_', ' '):<13}", "green")
+            say(status, f"  {result['path']}  {size(result['size'])}")
+    if (good := summary["stored"] + summary["already_there"]) > _SHOWN_MAX:
+        say(f"… and {good - _SHOWN_MAX:,} more")
+    for found in skipped[:_SHOWN_MAX]:
+        say(text(f"{'skipped':<13}", "yellow"), f"  {found['reason']}")
     for result in results:
         if result["error"]:
             say(text(f"{'failed':<13}", "red"), f"  {result['source']}: {result['error']['message']}")
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary.items() if count)
-    say(f"{plural(len(results), 'item')}: {counts or 'nothing matched'}")
+    counts = {**summary, "skipped": len(skipped)}
+    told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+    say(f"{plural(sum(counts.values()), 'item')}: {told or 'nothing matched'}")

@@ -20,10 +20,10 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, file: Path, dry_run: bool, force: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.backup import plan_restore, restore
+    from headwater.upkeep.restore import plan_restore, restore
 
     parts = Components(load(session.directory, session.options))
-    plan = plan_restore(parts, file).to_dict()
+    plan = plan_restore(parts, file, force=force).to_dict()
     if dry_run:
         session.show({**plan, "restored": None}, _draw)
         return
@@ -39,5 +39,7 @@ def _draw(document: dict[str, Any]) -> None:
     lost = "is lost" if len(missing) == len(document["tables"]) else f"lacks {', '.join(missing)}"
     say(f"The catalog {lost if missing else 'is there'}.")
     say(f"The ledger {'is lost' if document['ledger_lost'] else 'is there'}.")
+    for note in document["notes"] if document["restored"] is None else ():
+        say(note)
     if done := document["restored"]:
         say(f"Done. {done['claims_from_bronze']:,} keys were added from bronze.events. Next: headwater run --once")

@@ -22,7 +22,7 @@ def command(session: Session, step: str, model: str, dry_run: bool) -> None:
         plan = lake.models.plan_retire(step, model)
         if not dry_run:
             session.note("Starting Spark …")
-            plan = lake.models.retire(step, model, report=lambda part: session.note(f"{part} done"))
+            lake.models.retire(step, model, report=lambda part: session.note(f"{part} done"), plan=plan)
     session.show({**plan.to_dict(), "applied": not dry_run}, _draw)
 
 

@@ -69,6 +69,8 @@ def _draw(ran: dict[str, Any]) -> None:
     say(f"Done: {counts or 'nothing new'}.")
     if ran["done"].get("quarantine"):
         say("Some could not be processed. Why, and the way out: headwater quarantine")
+    if ran["done"].get("lost"):
+        say("The log lost events before they were read. What was stored comes back by: headwater rescan")
     if paid := [model for model in ran["models"].values() if model["cost"] > 0]:
         say(f"Paid: {'; '.join(_bill(model) for model in paid)}.")
 

@@ -14,10 +14,16 @@ _CELL_WIDTH: Final = 80
     help='Ask the tables in SQL (DuckDB\'s), such as "select customer, text from transcripts".',
 )
 @click.argument("query")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop the query after so long. Default: the setting sql.timeout_seconds.",
+)
 @with_session
-def command(session: Session, query: str) -> None:
+def command(session: Session, query: str, timeout: float | None) -> None:
     with session.open() as lake:
-        session.show(lake.sql(query), _draw)
+        session.show(lake.sql(query, timeout_seconds=timeout), _draw)
 
 
 def _draw(answer: dict[str, Any]) -> None:

@@ -41,8 +41,11 @@ def _draw(status: dict[str, Any], pending: "Pending") -> None:
     if status["log"]["lost"]:
         say(f"            {plural(status['log']['lost'], 'event')} lost by the log{_way('rescan', True)}")
     say(f"index       {_entries(status['index'])}")
-    say(f"quarantine  {plural(status['quarantined'], 'row')}{_way('quarantine', status['quarantined'])}")
-    waiting = ", ".join(f"{stage} {count:,}" for stage, count in pending.to_dict().items() if count)
+    dismissed = f", and {status['dismissed']:,} dismissed" if status["dismissed"] else ""
+    held = f"{plural(status['quarantined'], 'row')}{dismissed}"
+    say(f"quarantine  {held}{_way('quarantine', status['quarantined'])}")
+    counts = [f"{stage} {count:,}" for stage, count in pending.to_dict().items() if count]
+    waiting = ", ".join([*counts, *(["a log that is not the one that was read"] if pending.log_anew else [])])
     say(f"pending     {waiting or 'nothing'}{_way('run --once', bool(pending))}")
 
 

@@ -16,12 +16,10 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, dry_run: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.format import apply_upgrade, plan_upgrade
+    from headwater.upkeep.format import plan_upgrade, upgrade
 
     components = Components(load(session.directory, session.options))
-    plan = plan_upgrade(components.ledger)
-    if not dry_run:
-        apply_upgrade(plan, components.catalog, components.index, components.ledger, session.note)
+    plan = plan_upgrade(components.ledger) if dry_run else upgrade(components, components.clock, session.note)
     steps = [{"from": version, "purpose": step.purpose} for version, step in plan.steps]
     session.show({"found": plan.found, "wanted": plan.wanted, "steps": steps, "applied": not dry_run}, _draw)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headwater.domain.tables import METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
-from headwater.flow.derive.containers import container_of, wav_header
+from headwater.flow.derive.containers import container_of, require_sound, wav_header
 from headwater.flow.derive.decoding import AUDIO_CONTAINERS, duration_of, opened, sound_blocks
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
@@ -19,15 +19,14 @@ def probe(source: Source, models: Models) -> StepResult:
     container = container_of(source, AUDIO_CONTAINERS)
     if container == "wav":  # our own reading of the header is a hundred times as fast as a demuxer's
         header = wav_header(source)
-        source.allow_media(header.duration_ms)
+        source.require_length(header.duration_ms)
         return probed(**asdict(header))
     with opened(source, container) as media:
         stream = _sound_track(media)
         duration_ms = duration_of(media, stream)
-        source.allow_media(duration_ms)
+        source.require_length(duration_ms)
         context = stream.codec_context
-        if not context.channels or not context.sample_rate:
-            raise DataFault("UNREADABLE", f"It claims {context.channels} channels at {context.sample_rate} Hz.")
+        require_sound(context.channels, context.sample_rate)
         return probed(
             duration_ms=duration_ms, channels=context.channels, sample_rate=context.sample_rate, codec=context.name
         )
@@ -39,7 +38,8 @@ def transcribe(source: Source, models: Models) -> StepResult:
     with opened(source, container) as media:
         stream = _sound_track(media)
         duration_ms = duration_of(media, stream)
-        source.allow_media(duration_ms)
+        source.require_length(duration_ms)
+        source.require_quick(duration_ms)
         return heard(source, model, Sound(sound_blocks(source, media, stream, container), duration_ms))
 
 

@@ -10,23 +10,32 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from headwater.domain.modality import Modality
-from headwater.errors import AccessRefused, DataFault, HeadwaterError, InvalidRequest, Unavailable
-from headwater.flow.derive.fetch import Fetched, fetcher, is_remote
-from headwater.flow.derive.frames import packed, read_message
+from headwater.domain.modality import Modality, content_type_of
+from headwater.domain.quarantine import SLOW, known_fault
+from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
+from headwater.flow.derive.fetch import Fetched, Fetcher
+from headwater.flow.derive.frames import MESSAGE_BYTES_MAX, packed, read_message
+from headwater.flow.derive.keeper import Keeper
 from headwater.flow.derive.source import Limits, Source
+from headwater.flow.derive.terms import amount
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.registry import find_place
+from headwater.flow.models.spending import Purse, billed
+from headwater.flow.models.waiting import told_of_waiting
 from headwater.settings import SETTINGS
 
 PR_SET_PDEATHSIG: Final = 1
 # A fault of this step tells about the whole object; its later steps would only repeat it.
 WHOLE_OBJECT: Final = "probe"
+# No step of a modality: its answer says that the object's bytes are there and are the ones that its event names.
+VERIFY: Final = "verify"
 DETAIL_MAX: Final = 500
 
 Run = Callable[[Source, Models], dict[str, Any] | None]
@@ -42,8 +51,10 @@ class Replies:
         self.eager = False  # with several jobs under way nobody else flushes in time
 
     def say(self, message: Mapping[str, Any]) -> None:
+        """Raises DataFault where an answer is no JSON, or too much of it."""
+        framed = _framed(message)
         with self._lock:
-            self._held.append(packed(message))
+            self._held.append(framed)
         if self.eager:
             self.flush()
 
@@ -63,11 +74,11 @@ class Worker:
         values = {setting.name: setting.default for setting in SETTINGS} | dict(config.get("settings", {}))
         self.limits = Limits.from_settings(values)
         self._models = Models(values, config.get("models", {}), self._loading)
-        self._fetch = fetcher(config, self.limits)
-        self.remote = is_remote(config)
+        self.fetcher = Fetcher(config, self.limits)
         self._own_steps: dict[str, str] = config.get("steps", {})
         self._runs: dict[tuple[str, str], Run] = {}
         self._replies = replies
+        self.purse: Purse | None = None
 
     def ready(self) -> None:
         self._loading(False)
@@ -75,12 +86,13 @@ class Worker:
     def work_all(self, jobs: Sequence[Mapping[str, Any]], threads: int) -> None:
         """Several at once where their models wait for somebody else's machine most of the time."""
         self._replies.eager = threads > 1
+        mates = [job["pointer"]["path"] for job in jobs]
         if threads <= 1:
             for number, job in enumerate(jobs):
-                _Attempt(self, number, job).work()
+                _Attempt(self, number, job, mates).work()
         else:
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda pair: _Attempt(self, *pair).work(), enumerate(jobs)))
+                list(pool.map(lambda pair: _Attempt(self, pair[0], pair[1], mates).work(), enumerate(jobs)))
         self._replies.flush()
 
     def _loading(self, begun: bool) -> None:
@@ -97,38 +109,71 @@ class Worker:
 class _Attempt:
     """One job. Every message names it, because several may be under way."""
 
-    def __init__(self, worker: Worker, number: int, job: Mapping[str, Any]) -> None:
+    def __init__(self, worker: Worker, number: int, job: Mapping[str, Any], mates: Sequence[str]) -> None:
         self._worker = worker
         self._number = number
         self._job = job
+        self._mates = mates
 
     def work(self) -> None:
         self._tell(begun=True)
-        job, worker = self._job, self._worker
-        first = job["steps"][0]["tag"]
         try:
-            if worker.remote:
-                self._tell(fetching=True)
-            with worker._fetch(job["pointer"], job["text"]) as fetched:
-                if worker.remote:
-                    self._tell(fetching=False)
-                source = self._source(fetched)
-                for step in job["steps"]:
-                    if not self._attempt(step, source) and step["step"] == WHOLE_OBJECT:
-                        break
+            self._work()
         except DataFault as fault:
-            self._fault(first, fault.reason, fault.detail)
-        except AccessRefused as error:
-            self._say(unavailable=str(error))
-        except InvalidRequest as error:  # the store refuses the path: an event from elsewhere made it
-            self._fault(first, "BAD_EVENT", str(error))
+            self._fault(self._job["steps"][0]["tag"], fault.reason, fault.detail)
         except HeadwaterError as error:  # the store's trouble, not the object's
             self._say(unavailable=str(error))
+        except MemoryError:
+            self._leave_for_memory(self._job["steps"][0]["tag"])
+        except Exception as error:
+            self._fault(self._job["steps"][0]["tag"], "CRASHED", describe(error))
         self._say(done=True)
 
-    def _source(self, fetched: Fetched) -> Source:
-        kind = self._job["pointer"].get("content_type") or ""
-        return Source(fetched, kind, self._worker.limits, self._job["text"], lambda seconds: self._tell(allow=seconds))
+    def _work(self) -> None:
+        steps = self._job["steps"]
+        if [step["step"] for step in steps] == [VERIFY]:
+            with self._fetching():
+                self._worker.fetcher.verify(self._job["pointer"], self._mates)
+            self._say(tag=steps[0]["tag"], ok=None)
+            return
+        with ExitStack() as held:
+            with self._fetching():
+                source = self._source(held)
+            held.enter_context(told_of_waiting(self._tell_calling))
+            for step in steps:
+                if step["step"] == VERIFY:
+                    self._say(tag=step["tag"], ok=None)
+                elif not self._attempt(step, source) and step["step"] == WHOLE_OBJECT:
+                    break
+
+    @contextmanager
+    def _fetching(self) -> Iterator[None]:
+        """The parent is told, because another machine may keep one waiting."""
+        if not self._worker.fetcher.is_remote:
+            yield
+            return
+        self._tell(fetching=True)
+        yield
+        self._tell(fetching=False)
+
+    def _source(self, held: ExitStack) -> Source:
+        pointer, text = self._job["pointer"], self._job["text"]
+        # Chat travels inline: there is no object to fetch.
+        found: Fetched = b""
+        if text is None:
+            found = held.enter_context(self._worker.fetcher.fetched(pointer, self._mates))
+        kind = pointer.get("content_type") or content_type_of(pointer["path"]) or ""
+        return Source(
+            found,
+            kind,
+            self._worker.limits,
+            text,
+            allow=lambda seconds: self._tell(allow=seconds),
+            patience=self._job.get("patience"),
+        )
+
+    def _tell_calling(self, begins: bool) -> None:
+        self._tell(calling=begins)
 
     def _attempt(self, step: Mapping[str, Any], source: Source) -> bool:
         self._worker._replies.flush()
@@ -137,7 +182,13 @@ class _Attempt:
         if step["setting"]:
             models = models.chosen(step["setting"], step["model"])
         try:
-            self._say(tag=tag, ok=self._worker.run_of(name, self._job["modality"])(source, models))
+            keeping = replace(source, keep=Keeper(lambda result: self._tell(tag=tag, kept=result)))
+            purse = self._worker.purse
+            with billed(purse, lambda cost: self._tell(billed=cost)) as bill:
+                result = self._worker.run_of(name, self._job["modality"])(keeping, models)
+            if purse is not None and not bill.calls and isinstance(result, dict):
+                purse.spend(amount(result.get("cost")))
+            self._say(tag=tag, ok=result)
             return True
         except DataFault as fault:
             return self._fault(tag, fault.reason, fault.detail)
@@ -146,16 +197,22 @@ class _Attempt:
         except InvalidRequest as error:  # a model that cannot be found here is no object's fault
             raise Unavailable(f"{name} has no model to work with. {error}") from error
         except MemoryError:
-            limit = f"It needs more memory than limits.child_mb, {self._worker.limits.child_mb} MB."
-            self._fault(tag, "TOO_LARGE", limit)
-            # What failed to allocate may have left half-built things behind in foreign code: start afresh.
-            self._tell(done=True)
-            os._exit(0)
+            return self._leave_for_memory(tag)
         except Exception as error:  # a decoder's or model's own exception is the row's fault, not the batch's
-            return self._fault(tag, "CRASHED", f"{type(error).__name__}: {error}")
+            return self._fault(tag, "CRASHED", describe(error, DETAIL_MAX))
+
+    def _leave_for_memory(self, tag: str) -> bool:
+        """What failed to allocate may have left half-built things behind in foreign code: start afresh."""
+        self._fault(tag, "TOO_LARGE", f"It needs more memory than limits.child_mb, {self._worker.limits.child_mb} MB.")
+        self._tell(done=True)
+        os._exit(0)
 
     def _fault(self, tag: str, reason: str, detail: str) -> bool:
-        self._say(tag=tag, fault=[reason, detail[:DETAIL_MAX]])
+        known, told = known_fault(reason, detail)
+        if known == SLOW and self._job.get("patience") is None:
+            # A model's own word: nobody waits for this object, and setting it aside again would never end.
+            known, told = "CRASHED", f"{SLOW}: {told}"
+        self._say(tag=tag, fault=[known, sound_text(told)[:DETAIL_MAX]])
         return False
 
     def _say(self, **message: Any) -> None:
@@ -163,6 +220,16 @@ class _Attempt:
 
     def _tell(self, **message: Any) -> None:
         self._worker._replies.tell({"job": self._number, **message})
+
+
+def _framed(message: Mapping[str, Any]) -> bytes:
+    try:
+        framed = packed(message)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataFault("BAD_OUTPUT", f"The step's answer cannot be told: {describe(error)}.") from error
+    if len(framed) > MESSAGE_BYTES_MAX:
+        raise DataFault("BAD_OUTPUT", f"The step answered with {len(framed) >> 20} MB.")
+    return framed
 
 
 def _registered(modality: str, step: str) -> Run:
@@ -198,6 +265,8 @@ def main() -> None:
     bound_memory(worker.limits.child_mb)
     worker.ready()
     while (batch := read_message(jobs)) is not None:
+        os.environ.update(batch.get("variables", {}))
+        worker.purse = Purse(batch["money"]) if batch.get("money") is not None else None
         worker.work_all(batch["jobs"], batch["threads"])
 
 

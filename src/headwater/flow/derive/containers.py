@@ -24,7 +24,8 @@ WAV_CODECS: Final = {
     (7, 8): "pcm_mulaw",
 }
 CHANNELS_MAX: Final = 32
-RATE_MAX: Final = 768_000
+# Below, no word could be understood, and a few bytes would last for hours; above, nobody records.
+RATE_MIN, RATE_MAX = 4_000, 768_000
 BOXES_MAX: Final = 10_000
 
 
@@ -101,14 +102,19 @@ def check_wav(file: BinaryIO, size: int) -> WavHeader:
     raise DataFault("TRUNCATED" if start or form else "UNREADABLE", "The file ends before its sound begins.")
 
 
+def require_sound(channels: int, rate: int) -> None:
+    """Whatever a header or a frame claims: what no recorder makes is not decoded."""
+    if not 1 <= channels <= CHANNELS_MAX or not RATE_MIN <= rate <= RATE_MAX:
+        raise DataFault("UNREADABLE", f"It claims {channels} channels at {rate} Hz.")
+
+
 def _wav_format(body: bytes) -> _WavFormat:
     if len(body) < 16:
         raise DataFault("UNREADABLE", f"The format chunk has {len(body)} bytes; 16 are needed.")
     form, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", body)
     if form == WAV_EXTENSIBLE and len(body) >= 26:
         form = struct.unpack_from("<H", body, 24)[0]
-    if not 1 <= channels <= CHANNELS_MAX or not 1 <= rate <= RATE_MAX:
-        raise DataFault("UNREADABLE", f"It claims {channels} channels at {rate} Hz.")
+    require_sound(channels, rate)
     codec = WAV_CODECS.get((form, bits))
     if codec is None:
         raise DataFault("UNSUPPORTED", f"WAV format 0x{form:04x} with {bits} bits is not taken.")

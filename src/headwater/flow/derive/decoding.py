@@ -1,10 +1,14 @@
-"""Sound and frames by PyAV, streamed: what is in memory never grows with the length of the recording."""
+"""Sound and frames by PyAV, streamed: what is in memory never grows with the length of the recording.
+
+What a header claims earns no time. A step earns it by what it decodes, and never more than the file's bytes can hold.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from headwater.errors import DataFault
+from headwater.flow.derive.containers import require_sound
 from headwater.flow.derive.source import Source
 from headwater.flow.models.port import SAMPLE_RATE, Samples
 
@@ -13,7 +17,10 @@ VIDEO_CONTAINERS: Final = ("mov", "matroska", "avi")
 # Their headers say exactly how long they are; others are estimates or are told by their last page.
 EXACT_CONTAINERS: Final = ("flac", "mov")
 SHORT_SHARE: Final = 0.95
-ALIVE_SECONDS: Final = 10
+EARN_SECONDS: Final = 2.0  # of media, after which the parent is told
+BYTES_PER_SECOND_MIN: Final = 250  # speech with pauses takes twice as much in the most frugal of the codecs
+# An index may name the same bytes again and again. What a track's packets have together is hardly more than the file.
+PACKET_SHARE, PACKET_BYTES_BESIDES = 1.1, 4_096
 
 
 @contextmanager
@@ -47,13 +54,10 @@ def sound_blocks(source: Source, media: Any, stream: Any, container: str) -> Ite
     """Mono, 16 kHz. Damaged packets are passed over; a sound of nothing else is UNREADABLE."""
     claimed = duration_of(media, stream)
     longest = int(source.limits.media_minutes * 60 * SAMPLE_RATE)
-    heard = told = 0
-    for block in _resampled(_frames(media, stream)):
+    heard, earning = 0, Earning(source)
+    for block in _resampled(_frames(source, media, stream)):
         heard += len(block)
-        # Headers may say too little or nothing of the length: sound that keeps coming is a sign of life.
-        if heard - told >= ALIVE_SECONDS * SAMPLE_RATE:
-            told = heard
-            source.allow(ALIVE_SECONDS * source.limits.realtime_factor)
+        earning.reach(heard / SAMPLE_RATE)
         if heard > longest:
             raise DataFault("TOO_LARGE", f"It is longer than limits.media_minutes, {source.limits.media_minutes:g}.")
         yield block
@@ -61,12 +65,36 @@ def sound_blocks(source: Source, media: Any, stream: Any, container: str) -> Ite
         raise DataFault("TRUNCATED", f"It claims {claimed} ms; only {heard * 1000 // SAMPLE_RATE} ms are there.")
 
 
-def _frames(media: Any, stream: Any) -> Iterator[Any]:
+class Earning:
+    """The time that a step earns by the media that it has decoded so far."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._told = 0.0
+
+    def reach(self, seconds: float) -> None:
+        held = min(seconds, self._source.size / BYTES_PER_SECOND_MIN)
+        if held - self._told >= EARN_SECONDS:
+            self._source.allow((held - self._told) * self._source.limits.realtime_factor)
+            self._told = held
+
+
+def packets(source: Source, media: Any, stream: Any) -> Iterator[Any]:
+    """A track's, in the order of the file; DataFault where they come to more than the file holds."""
+    left = source.size * PACKET_SHARE + PACKET_BYTES_BESIDES
+    for packet in media.demux(stream):
+        left -= packet.size
+        if left < 0:
+            raise DataFault("UNREADABLE", "Its index names the same bytes again and again, more than the file holds.")
+        yield packet
+
+
+def _frames(source: Source, media: Any, stream: Any) -> Iterator[Any]:
     from av.error import InvalidDataError
 
     stream.codec_context.thread_count = 1
     sound, damaged = 0, 0
-    for packet in media.demux(stream):
+    for packet in packets(source, media, stream):
         try:
             for frame in packet.decode():
                 sound += 1
@@ -85,6 +113,7 @@ def _resampled(frames: Iterator[Any]) -> Iterator[Samples]:
         found = (frame.format.name, frame.layout.name, frame.sample_rate)
         # Rare, but legal: a stream may change its rate or channels on the way.
         if found != shape:
+            require_sound(frame.layout.nb_channels, frame.sample_rate)
             if resampler is not None:
                 yield from _drained(resampler.resample(None))
             resampler, shape = AudioResampler(format="s16", layout="mono", rate=SAMPLE_RATE), found

@@ -1,6 +1,7 @@
 """Documents: a PDF, its facts and the text of its pages."""
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
@@ -10,9 +11,10 @@ from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
 from headwater.flow.models.documents import SCANS_MAX, open_document
 from headwater.flow.models.loaded import Models
+from headwater.flow.models.port import Said
 
 HEAD_BYTES: Final = 1024  # a PDF may begin with a little of something else
-SCAN_SECONDS: Final = 5.0  # that a scanned page may take to be read
+SCAN_SECONDS: Final = 10.0  # that a scanned page may take to be read
 
 
 def probe(source: Source, models: Models) -> StepResult:
@@ -22,10 +24,21 @@ def probe(source: Source, models: Models) -> StepResult:
 def extract(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.extract")
     pages = _checked_pages(source)
-    source.allow(SCAN_SECONDS * min(pages, SCANS_MAX) + model.card.deadline_seconds)
-    started = time.perf_counter()
-    said = model.run([source.content])[0]
-    return said_result(said, model.card, Effort(time.perf_counter() - started, images=pages))
+    source.allow(SCAN_SECONDS * (1 if model.reads_pages else min(pages, SCANS_MAX)) + model.card.deadline_seconds)
+    started, scans = time.perf_counter(), 0
+
+    def result(said: Said) -> StepResult:
+        images = scans if model.reads_pages else pages
+        return said_result(said, model.card, Effort(time.perf_counter() - started, images=images, calls=images))
+
+    def keep(so_far: Callable[[], Said], scanned: bool) -> None:
+        nonlocal scans
+        if scanned:
+            scans += 1
+            source.allow(SCAN_SECONDS)  # for the next one
+        source.keep(lambda: result(so_far()), cheap=not scanned)
+
+    return result(model.read(source.content, keep))
 
 
 def _checked_pages(source: Source) -> int:

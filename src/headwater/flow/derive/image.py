@@ -14,9 +14,9 @@ from headwater.domain.tables import CAPTIONS, EMBEDDINGS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.models.answers import checked_embedded
 from headwater.flow.models.loaded import Models
-from headwater.flow.models.port import Embedded, Picture, Said
-from headwater.flow.models.vectors import checked_vector
+from headwater.flow.models.port import Picture, Said
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
 # Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
@@ -49,10 +49,9 @@ def picture(source: Source, models: Models) -> StepResult:
         shown, _ = _decoded(image)
     source.allow(model.card.deadline_seconds)
     started = time.perf_counter()
-    answer = model.run([shown])[0]
-    told = answer if isinstance(answer, Embedded) else Embedded(answer)
+    told = checked_embedded(model.run([shown])[0], model.card.dimension)
     return {
-        "vector": checked_vector(told.vector, model.card).tolist(),
+        "vector": told.vector.tolist(),
         "model_seconds": round(time.perf_counter() - started, 4),
         "tokens": told.tokens,
         "cost": model.card.cost(images=1, tokens=told.tokens),

@@ -8,7 +8,7 @@ from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EVENTS
 from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.step import Step
-from headwater.flow.derive.worker import PlannedStep, Work
+from headwater.flow.derive.work import PlannedStep, Work
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.loaded import Models, models_of
 from headwater.settings import Settings
@@ -53,4 +53,5 @@ def _plan(step: Step, models: Models, known: KnownModel | None) -> PlannedStep:
         memoised=known is not None and not card.instant,
         paid=card.price > 0,
         concurrency=card.concurrency,
+        dimension=card.dimension,
     )

@@ -1,37 +1,28 @@
 """The sandbox: a long-lived child process in which a crash or a hang of a decoder costs one row.
 
-A hang is ended at its deadline (TIMEOUT). A crash is tried once more in a fresh child, then believed (CRASHED). Steps
-that had already answered keep their answers.
+A hang is ended at its deadline (TIMEOUT). A crash is tried once more in a fresh child, then believed (CRASHED). Who is
+slower than the batch has patience for is set aside (SLOW). Steps that had already answered keep their answers, and of a
+step that had read a part, that part is the answer.
 """
 
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from headwater.domain.modality import Modality
 from headwater.errors import Unavailable
-from headwater.flow.derive.child import WHOLE_OBJECT
-from headwater.flow.derive.frames import Unpacker, packed
+from headwater.flow.derive.child import VERIFY, WHOLE_OBJECT
+from headwater.flow.derive.child_environment import child_settings, needed_variables
+from headwater.flow.derive.job_clock import Trouble
+from headwater.flow.derive.sandbox_process import Answer, Answered, Child, ChildRun, Result
 from headwater.flow.derive.source import Limits
-from headwater.settings import SETTINGS, Settings
+from headwater.flow.derive.terms import Terms
+from headwater.settings import Settings
+
+__all__ = ["Answer", "Answered", "Result", "Sandbox", "StepJob", "Terms", "job", "sandbox_config"]
 
 ATTEMPTS: Final = 2
-FETCH_SECONDS: Final = 600.0  # a store may take this long to bring an object; one that says nothing gives up before
-LOAD_SECONDS: Final = 60.0  # a cold machine may take this long to start a child or to load a model, on top of its step
-READ_BYTES: Final = 1 << 20
-THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-
-Answer = dict[str, Any]  # {"ok": result} or {"fault": (reason, detail)}
-Result = dict[str, Answer]  # by the step's tag
-Answered = Callable[[int, str, Answer], None]  # told of each answer as it comes: which job, which tag, what
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +37,7 @@ class StepJob:
 
 def sandbox_config(settings: Settings, **extra: Any) -> dict[str, Any]:
     """What a child must know of a lake, as plain values that travel to the workers."""
-    values = {setting.name: settings.chosen[setting.name].value for setting in SETTINGS}
-    return {"lake": str(settings.lake), "settings": values, "models": dict(settings.models), **extra}
+    return {"lake": str(settings.lake), "settings": child_settings(settings), "models": dict(settings.models), **extra}
 
 
 def job(
@@ -62,6 +52,17 @@ def job(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """An object that was in hand when its child was: what it has so far, whose fault it was, and since when."""
+
+    result: Result
+    kept: tuple[str, Any] | None
+    trouble: Trouble | None
+    since: float
+    billed: float
+
+
 class Sandbox:
     """`config`: `lake`, `settings` by name (what is missing takes its default), and for tests and benchmarks `fetch`
     (`module:function` from pointer to bytes or path) and `steps` (name or `modality.name` to `module:function`).
@@ -70,7 +71,7 @@ class Sandbox:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = dict(config)
         self._limits = Limits.from_settings(self._config.get("settings", {}))
-        self._child: _Child | None = None
+        self._child: Child | None = None
 
     def derive(
         self, steps: Sequence[str], modality: str, pointer: Mapping[str, Any], text: str | None = None
@@ -79,28 +80,31 @@ class Sandbox:
         return self.derive_many([job(steps, modality, pointer, text)])[0]
 
     def derive_many(
-        self, jobs: Sequence[Mapping[str, Any]], threads: int = 1, answered: Answered | None = None
+        self,
+        jobs: Sequence[Mapping[str, Any]],
+        threads: int = 1,
+        answered: Answered | None = None,
+        terms: Terms | None = None,
     ) -> list[Result]:
         """Several objects, made by `job`, at once: less talk for each. Answers come in the same order.
 
         Raises Unavailable where the raw store does not answer: that is no object's fault.
         """
-        told = answered or (lambda number, tag, answer: None)
+        told = answered or _nobody
+        terms = terms or Terms()
         results: dict[int, Result] = {}
         while left := [number for number in range(len(jobs)) if number not in results]:
-            run = self._run([jobs[number] for number in left], threads, _renumbered(told, left))
+            if (fault := terms.exhausted) is not None:
+                results |= {number: {jobs[number]["steps"][0]["tag"]: {"fault": fault, "cost": 0.0}} for number in left}
+                break
+            run = self._run([jobs[number] for number in left], threads, terms, _renumbered(told, left))
             results |= {left[number]: result for number, result in run.finished.items()}
             if run.trouble is None:
                 continue
             self.close()
-            waiting = [number for number in range(len(left)) if number not in run.finished]
-            suspects = [number for number in waiting if number in run.begun] or waiting[:1]
-            # Of several under way nobody knows whose fault it was: each is tried alone, and none is blamed yet.
-            blamed = run.trouble if len(suspects) == 1 else None
-            for number in suspects:
-                known = run.partial.get(number, {})
-                results[left[number]] = again = self._again(jobs[left[number]], known, blamed)
-                for tag in again.keys() - known.keys():
+            for number, lost in _lost(run, len(left)).items():
+                results[left[number]] = again = self._again(jobs[left[number]], lost, terms)
+                for tag in again.keys() - lost.result.keys():
                     told(left[number], tag, again[tag])
         return [results[number] for number in range(len(jobs))]
 
@@ -118,152 +122,94 @@ class Sandbox:
         """The child's, while there is one."""
         return self._child.process.pid if self._child else None
 
-    def _again(self, lost: Mapping[str, Any], partial: Result, trouble: tuple[str, str] | None) -> Result:
-        """An object that was in hand when the child was lost. A crash gets a second chance, a hang does not."""
-        result, crashes = dict(partial), 0
-        while left := [step for step in lost["steps"] if step["tag"] not in result]:
+    def _again(self, job: Mapping[str, Any], lost: _Lost, terms: Terms) -> Result:
+        """The rest of an object. A crash gets a second chance, a hang does not; who is slow is waited for elsewhere."""
+        result, kept, trouble, crashes, billed = dict(lost.result), lost.kept, lost.trouble, 0, lost.billed
+        while left := [step for step in job["steps"] if step["tag"] not in result]:
+            if trouble and trouble[0] == "SLOW":
+                terms.wear()
+                return result | _set_aside(left, trouble, billed)
             if trouble:
                 crashes += 1
                 if trouble[0] == "TIMEOUT" or crashes >= ATTEMPTS:
-                    result[left[0]["tag"]] = {"fault": trouble}
-                    crashes = 0
-                    if left.pop(0)["step"] == WHOLE_OBJECT or not left:
+                    result[left[0]["tag"]] = _verdict(left[0]["tag"], kept, trouble, billed)
+                    crashes, billed = 0, 0.0
+                    if left.pop(0)["step"] in {WHOLE_OBJECT, VERIFY} or not left:
                         break
-            run = self._run([{**lost, "steps": left}], 1, lambda *_: None)
+            run = self._run([{**job, "steps": left}], 1, terms, _nobody, since=lost.since)
             fresh = run.finished.get(0) or run.partial.get(0, {})
             crashes = 0 if fresh else crashes
             result |= fresh
-            trouble = run.trouble
+            kept, trouble = run.kept.get(0), run.trouble
             if trouble is None:
                 break
+            billed = run.billed.get(0, 0.0) + (0.0 if fresh else billed)
             self.close()
         return result
 
-    def _run(self, jobs: Sequence[Mapping[str, Any]], threads: int, answered: Answered) -> "_Run":
+    def _run(
+        self,
+        jobs: Sequence[Mapping[str, Any]],
+        threads: int,
+        terms: Terms,
+        answered: Answered,
+        since: float | None = None,
+    ) -> ChildRun:
+        """`since` is when a single job was begun for the first time."""
+        variables = needed_variables(self._config, jobs)
+        hurried = [{**job, "patience": terms.patience} for job in jobs]
+        batch = {"jobs": hurried, "threads": threads, "variables": variables, "money": terms.money}
         try:
-            return self._started().run(jobs, threads, answered)
+            return self._started().run(batch, ChildRun(self._limits, terms, answered, since))
         except Unavailable:
             self.close()  # answers to the rest of the batch are still on their way
             raise
 
-    def _started(self) -> "_Child":
+    def _started(self) -> Child:
         if self._child is None or self._child.process.poll() is not None:
             self.close()
-            self._child = _Child(self._config, self._limits)
+            self._child = Child(self._config)
         return self._child
+
+
+def _lost(run: ChildRun, jobs: int) -> dict[int, _Lost]:
+    """Of several under way nobody knows whose fault it was: each is tried alone, and none is blamed yet.
+
+    Only who was too slow for the batch need not be tried: it is set aside whoever held it up.
+    """
+    suspects = run.in_hand or [next(number for number in range(jobs) if number not in run.finished)]
+    blamed = run.trouble if len(suspects) == 1 else None
+    late = {number: trouble for number, trouble in run.overdue.items() if trouble[0] == "SLOW"}
+    return {
+        number: _Lost(
+            run.partial.get(number, {}),
+            run.kept.get(number) if blamed else None,
+            late.get(number, blamed),
+            run.begun.get(number, time.monotonic()),
+            run.billed.get(number, 0.0),
+        )
+        for number in suspects
+    }
+
+
+def _verdict(tag: str, kept: tuple[str, Any] | None, trouble: Trouble, billed: float) -> Answer:
+    """What was read before the time ran out is an answer, with a note of why there is no more of it."""
+    if kept is None or kept[0] != tag:
+        return {"fault": trouble, "cost": billed}
+    result = {**kept[1], "cost": billed} if billed else kept[1]
+    return {"ok": result, "note": ("PARTIAL", f"{trouble[1]} What was read until then is kept.")}
+
+
+def _set_aside(steps: Sequence[Mapping[str, Any]], trouble: Trouble, billed: float) -> Result:
+    """Every step that is left; where one of them speaks for the whole object, that one for all."""
+    told = [step for step in steps if step["step"] in {VERIFY, WHOLE_OBJECT}][:1] or steps
+    return {step["tag"]: {"fault": trouble, "cost": billed if step is told[0] else 0.0} for step in told}
+
+
+def _nobody(number: int, tag: str, answer: Answer) -> None:
+    pass
 
 
 def _renumbered(told: Answered, numbers: Sequence[int]) -> Answered:
     """For a child that was given only some of the jobs."""
     return lambda number, tag, answer: told(numbers[number], tag, answer)
-
-
-class _Run:
-    """What came of a batch: whole answers, the answers of objects in hand, and why it stopped, if it did."""
-
-    def __init__(self, answered: Answered) -> None:
-        self.answered = answered
-        self.begun: set[int] = set()
-        self.finished: dict[int, Result] = {}
-        self.partial: dict[int, Result] = {}
-        self.allowed: dict[int, float] = {}
-        self.fetching: set[int] = set()
-        self.trouble: tuple[str, str] | None = None
-
-    def note(self, message: Mapping[str, Any]) -> None:
-        number = message["job"]
-        if "unavailable" in message:
-            raise Unavailable(message["unavailable"])
-        if "begun" in message:
-            self.begun.add(number)
-            self.partial[number] = {}
-        elif "fetching" in message:
-            (self.fetching.add if message["fetching"] else self.fetching.discard)(number)
-        elif "allow" in message:
-            self.allowed[number] = max(self.allowed.get(number, 0.0), float(message["allow"]))
-        elif "done" in message:
-            self.finished[number] = self.partial.pop(number)
-            self.allowed.pop(number, None)
-            self.fetching.discard(number)
-        else:
-            answer = {"fault": tuple(message["fault"])} if "fault" in message else {"ok": message["ok"]}
-            self.partial[number][message["tag"]] = answer
-            self.answered(number, message["tag"], answer)
-
-
-class _Child:
-    def __init__(self, config: Mapping[str, Any], limits: Limits) -> None:
-        self._limits = limits
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headwater.flow.derive.child", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        self._unpacker = Unpacker()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
-        self._ready = False
-        self._loading = True
-        self._send(packed(config))
-
-    def run(self, jobs: Sequence[Mapping[str, Any]], threads: int, answered: Answered) -> _Run:
-        run = _Run(answered)
-        self._send(packed({"jobs": list(jobs), "threads": threads}))
-        while len(run.finished) < len(jobs):
-            # The clock starts again with each answer; what an object was allowed on top holds for all its steps.
-            allowed = max(run.allowed.values(), default=0.0)
-            seconds = self._limits.step_seconds + allowed + (LOAD_SECONDS if self._loading else 0)
-            seconds += FETCH_SECONDS if run.fetching else 0
-            data = self._receive(time.monotonic() + seconds)
-            if not data:
-                run.trouble = self._trouble(hung=data is None)
-                break
-            for message in self._unpacker.feed(data):
-                self._note(run, message)
-        return run
-
-    def end(self) -> None:
-        self._selector.close()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-        self.process.kill()
-        self.process.wait()
-        self._errors.close()
-
-    def _note(self, run: _Run, message: Mapping[str, Any]) -> None:
-        if "loading" in message:
-            self._ready, self._loading = True, message["loading"]
-        else:
-            run.note(message)
-
-    def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has died: reading will tell how
-            self.process.stdin.write(data)  # type: ignore[union-attr]
-            self.process.stdin.flush()  # type: ignore[union-attr]
-
-    def _receive(self, deadline: float) -> bytes | None:
-        """What the child says; nothing where it has died; None where time is up."""
-        if not self._selector.select(max(0.0, deadline - time.monotonic())):
-            return None
-        return os.read(self.process.stdout.fileno(), READ_BYTES)  # type: ignore[union-attr]
-
-    def _trouble(self, *, hung: bool) -> tuple[str, str]:
-        if hung:
-            return (
-                "TIMEOUT",
-                f"No answer within limits.step_seconds, {self._limits.step_seconds:g} s, and its length's share.",
-            )
-        code = self.process.wait()
-        if not self._ready:
-            raise Unavailable(f"The decoding child does not start: {self._last_words()}. Check the installation.")
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return "CRASHED", f"The decoder or model ended its process: {how}."
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"

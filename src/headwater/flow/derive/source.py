@@ -4,10 +4,12 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final, Protocol
 
 from headwater.errors import DataFault
 from headwater.settings import BY_NAME
+
+LONG_FACTOR: Final = 10  # a batch is not kept waiting by what lasts so many times as long as it waits for one object
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,7 @@ class Limits:
     """The settings of [limits], as a decoder needs them."""
 
     step_seconds: float
+    object_seconds: float
     realtime_factor: float
     child_mb: int
     pixels: int
@@ -29,19 +32,34 @@ class Limits:
         return cls(**{name: values.get(f"limits.{name}", BY_NAME[f"limits.{name}"].default) for name in cls.__slots__})
 
 
-def _say_nothing(seconds: float) -> None:
+def _say_nothing(_: Any) -> None:
+    pass
+
+
+class Keep(Protocol):
+    def __call__(self, so_far: Callable[[], dict[str, Any]], *, cheap: bool = False) -> None:
+        """`cheap` where no model was asked for what is new: then it need not be told each time."""
+
+
+def _keep_nothing(so_far: Callable[[], dict[str, Any]], *, cheap: bool = False) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`content` is the bytes themselves, or a file where they are many. `allow` asks for more time for this object."""
+    """`content` is the bytes themselves, or a file where they are many.
+
+    `allow` asks for more time for the step at hand. `keep` is given what a step has so far, as a function that tells
+    it: if the time runs out, that is its answer. `patience` is how long the batch waits for this object.
+    """
 
     content: bytes | Path
     content_type: str
     limits: Limits
     text: str | None = None
     allow: Callable[[float], None] = field(default=_say_nothing)
+    keep: Keep = field(default=_keep_nothing)
+    patience: float | None = None
 
     @property
     def size(self) -> int:
@@ -58,13 +76,15 @@ class Source:
         if self.size == 0:
             raise DataFault("EMPTY", "The object has no bytes.")
 
-    def allow_media(self, duration_ms: int | None) -> None:
-        """Long media may take long: so many seconds more for each second of it. Too long is refused."""
-        if duration_ms is None:
-            return
-        if duration_ms > self.limits.media_minutes * 60_000:
+    def require_length(self, duration_ms: int | None) -> None:
+        """What claims to be too long is refused; what claims less has earned nothing by that."""
+        if duration_ms is not None and duration_ms > self.limits.media_minutes * 60_000:
             raise DataFault(
                 "TOO_LARGE",
                 f"It claims {duration_ms / 60_000:.0f} minutes; limits.media_minutes is {self.limits.media_minutes:g}.",
             )
-        self.allow(duration_ms / 1000 * self.limits.realtime_factor)
+
+    def require_quick(self, duration_ms: int | None) -> None:
+        """What would hold up its batch is not even begun, where somebody waits for the batch."""
+        if self.patience is not None and (duration_ms or 0) > self.patience * LONG_FACTOR * 1000:
+            raise DataFault("SLOW", f"It lasts {(duration_ms or 0) / 60_000:.0f} minutes: derived beside the run.")

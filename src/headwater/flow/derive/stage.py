@@ -16,20 +16,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
 from headwater.domain.modality import Modality
-from headwater.domain.quarantine import TRANSIENT
+from headwater.domain.quarantine import SLOW, TRANSIENT
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, Table
 from headwater.flow import rows as them
 from headwater.flow.derive.batch import INPUT, next_batch
 from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.outcome import SCHEMA, TABLES
-from headwater.flow.derive.worker import Work, derive_batches
-from headwater.flow.parts import deal, kept, run_parts, spread
+from headwater.flow.derive.work import Work
+from headwater.flow.derive.worker import derive_batches
+from headwater.flow.models.spending import OVER_BUDGET
+from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_errors, spread
 from headwater.flow.rows import Cut
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.storage.table_writer import Rows, TableWriter
@@ -43,6 +46,8 @@ class Derived:
     rows: Mapping[str, int]
     efforts: Mapping[str, Spent] = field(default_factory=dict)
     passing: int = 0  # of what was set aside, how many may mend themselves
+    slow: int = 0  # and how many the batch did not wait for
+    over: bool = False  # whether it ended where the money did
 
     @property
     def quarantined(self) -> int:
@@ -51,9 +56,11 @@ class Derived:
 
 # Rows of an outcome that belong to a table, on their way into it; how many it took.
 PublishRows = Callable[[Table, Rows], int]
+# Told how many rows may mend themselves, and how many were too slow, before they are set aside.
+Expect = Callable[[int, int], None]
 
 
-def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int) -> Derived | None:
+def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect: Expect) -> Derived | None:
     """One batch of what is pending, in the order of arrival; None when there is nothing."""
     planned = work.planned()
     progress = {table.name: writer.progress(table) for table in TABLES if _in_use(table, work)}
@@ -81,7 +88,7 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int) -> Deri
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
         return writer.publish(table, unseen, position, since=progress[table.name], stage="derive")
 
-    return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live))
+    return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live, expect))
 
 
 def is_cut_short(writer: TableWriter, *, pictures: bool) -> bool:
@@ -94,10 +101,13 @@ def is_cut_short(writer: TableWriter, *, pictures: bool) -> bool:
     return max(reached.values()) > _begin(reached)
 
 
-def replay_next(writer: TableWriter, work: Work, tag: str, cut: Cut, workers: int, until: int) -> Derived | None:
+def replay_next(
+    writer: TableWriter, work: Work, tag: str, cut: Cut, workers: int, until: int, expect: Expect
+) -> Derived | None:
     """One batch for a model that is behind, up to where its step's others are or to `until`; None when it is there.
 
-    What it has already, from a retry or from a replay that was killed, is left alone.
+    What it has already, from a retry or from a replay that was killed, is left alone. Where `work` has a purse, as many
+    workers as it is for take the objects in turn, and the model has come as far as the first that could not be paid.
     """
     step = work.planned()[tag]
     table = next(table for table in TABLES if table.name == step.table)
@@ -108,24 +118,42 @@ def replay_next(writer: TableWriter, work: Work, tag: str, cut: Cut, workers: in
         return None
     modalities = [modality for modality, steps in work.steps.items() if tag in {step.tag for step in steps}]
     pending = them.among(batch.pending, "modality", modalities)
-    # An object that was no good as a whole is no better for another model.
-    near = F.coalesce(F.col("event_seq").between(progress.seq_of(step.position), batch.end - 1), F.lit(True))
-    held = writer.spark.table(f"lake.{QUARANTINE.name}").where(near & (F.col("step") == WHOLE_OBJECT))
+    held = held_objects(writer.spark, progress.seq_of(step.position), batch.end)
     pending = them.without(pending, "event_id", held.select("event_id"))
 
+    begin, end = progress.seq_of(step.position), batch.end
+
+    def only_paid(rows: Rows) -> Rows:
+        nonlocal end
+        end = min(end, _first_unpaid(rows, end))
+        return them.below(rows, "event_seq", end) if end < batch.end else rows
+
     def publish_missing(target: Table, rows: Rows) -> int:
-        position = {step.position: batch.end} if target is table else {}
+        position = {step.position: end} if target is table else {}
         if position and table is EMBEDDINGS:  # nobody else moves it on before a first model for pictures is complete
-            position[EVENTS.name] = max(batch.end, progress.seq_of(EVENTS.name))
+            position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if target is not table or batch.repeats or progress.aside.get(tag):
             rows = _missing(writer, target, rows, of_any_time=batch.repeats)
         since = progress if target is table else None
         return writer.publish(target, them.select(rows, target.columns), position, since=since, stage="derive")
 
-    return Derived(batch.events, *_derive(writer, pending, work.only({tag}), workers, publish_missing))
+    made = _derive(writer, pending, work.only({tag}), workers, publish_missing, expect, only_paid)
+    return Derived(end - begin, *made, over=end < batch.end)
 
 
-def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: int) -> Derived:
+def held_objects(spark: SparkSession, first: int, end: int) -> DataFrame:
+    """Of events from `first` to before `end`, those no good as a whole: they are no better for another model.
+
+    Said so that Iceberg reads only the files of quarantine that can hold them. Old rows name no event. What may mend
+    itself is not among them: it is tried again by the models that are kept, and one that a replay builds is none yet.
+    """
+    number = F.col("event_seq")
+    near = number.isNull() | ((number >= first) & (number < end))
+    for_good = ~F.col("reason").isin(*TRANSIENT, SLOW)
+    return spark.table(f"lake.{QUARANTINE.name}").where(near & (F.col("step") == WHOLE_OBJECT) & for_good)
+
+
+def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: int, expect: Expect) -> Derived:
     """The same for any other set of objects: rows that a table has already are left alone.
 
     `pending` has seq (any number), the columns of an event, `attempts` so far and `only` (a step, a step's tag, or null
@@ -138,7 +166,7 @@ def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: i
         return writer.publish(table, missing, {}, stage="derive", aside=aside)
 
     held = pending.select("seq", *INPUT, "attempts", "only").toArrow()
-    return Derived(len(held), *_derive(writer, held, work, workers, publish_missing))
+    return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, expect))
 
 
 def _begin(reached: Mapping[str, int]) -> int:
@@ -155,22 +183,40 @@ def _missing(writer: TableWriter, table: Table, rows: Rows, *, of_any_time: bool
     return writer.not_yet_in(table, them.select(rows, table.columns), key, of_any_time=of_any_time)
 
 
+def _first_unpaid(rows: Rows, end: int) -> int:
+    """Of a batch with a purse, which is the driver's."""
+    if not isinstance(rows, pa.Table):
+        return end
+    first = pc.min(rows.filter(pc.equal(rows["reason"], OVER_BUDGET))["event_seq"]).as_py()
+    return end if first is None else int(first)
+
+
 def _derive(
-    writer: TableWriter, pending: Rows, work: Work, workers: int, publish_rows: PublishRows
-) -> tuple[dict[str, int], dict[str, Spent], int]:
-    with _outcome(writer, pending, work, workers) as outcome:
+    writer: TableWriter,
+    pending: Rows,
+    work: Work,
+    workers: int,
+    publish_rows: PublishRows,
+    expect: Expect,
+    choose: Callable[[Rows], Rows] = lambda rows: rows,
+) -> tuple[dict[str, int], dict[str, Spent], int, int]:
+    """`choose` takes what is published of the outcome; what it took to make, it all took."""
+    with _outcome(writer, pending, work, workers) as made:
+        efforts, outcome = spent_by_tag(made), choose(made)
 
         def publish_of(table: Table) -> int:
             return publish_rows(table, them.equal(outcome, "table", table.name))
 
-        efforts, passing = spent_by_tag(outcome), them.count(them.among(outcome, "reason", TRANSIENT))
+        passing = them.count(them.among(outcome, "reason", TRANSIENT))
+        slow = them.count(them.equal(outcome, "reason", SLOW))
+        expect(passing, slow)
         published = {QUARANTINE.name: publish_of(QUARANTINE)}
         faults.point("derive.quarantined")
         # A commit is mostly waiting, and each table remembers by itself how far it has come.
         others = [table for table in TABLES if table is not QUARANTINE]
         with ThreadPoolExecutor(len(others), "publish") as pool:
             published |= zip((table.name for table in others), pool.map(publish_of, others), strict=True)
-    return published, efforts, passing
+    return published, efforts, passing, slow
 
 
 @contextmanager
@@ -178,11 +224,15 @@ def _outcome(writer: TableWriter, pending: Rows, work: Work, workers: int) -> It
     """Rows for all tables. Equal contents meet in one task, so that the second finds the first one's memo."""
     if isinstance(pending, pa.Table):
         pointer = pending["pointer"].combine_chunks()
-        parts = deal(pending, pointer.field("checksum"), pending["modality"], pointer.field("size"), workers)
+        contents = pointer.field("checksum")
+        if work.purse is not None:
+            parts = deal_in_order(pending, contents, workers)
+        else:
+            parts = deal(pending, contents, pending["modality"], pointer.field("size"), workers)
         yield run_parts(writer.spark, parts, derive_batches(work), SCHEMA)
         return
     kinds = [modality.value for modality in Modality]
     dealt = spread(pending, "pointer.checksum", "modality", kinds, "pointer.size", workers)
-    made = dealt.mapInArrow(derive_batches(work), from_arrow_schema(SCHEMA))
+    made = dealt.mapInArrow(sound_errors(derive_batches(work)), from_arrow_schema(SCHEMA))
     with kept(made) as outcome:
         yield outcome

@@ -7,13 +7,14 @@ from typing import Any, Final
 from headwater.domain.tables import Table
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
+from headwater.flow.models.answers import LETTERS_MAX, checked_amount, checked_said
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import ModelCard, Said
 
 StepResult = dict[str, Any]
 LETTERS_PER_SECOND, LETTERS_BESIDES = 60, 2_000
 LETTERS_PER_PICTURE: Final = 100_000
-LETTERS_PER_DOCUMENT: Final = 20_000_000
+SECONDS_BESIDES: Final = 60  # a model that hears in windows of half a minute may end its last segment beyond the sound
 PROBE_FIELDS: Final = ("duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec")
 
 
@@ -51,13 +52,10 @@ class Effort:
     calls: int = 1
 
 
-def said_result(said: Said, card: ModelCard, effort: Effort) -> StepResult:
+def said_result(answer: Said, card: ModelCard, effort: Effort) -> StepResult:
     """A row's columns; raises DataFault BAD_OUTPUT where a model answered with something unusable."""
-    if not isinstance(said, Said) or not isinstance(said.text, str):
-        raise DataFault("BAD_OUTPUT", f"The model answered with {type(said).__name__}, not with text.")
-    if said.confidence is not None and not 0 <= said.confidence <= 1:
-        raise DataFault("BAD_OUTPUT", f"The model's confidence is {said.confidence}; it must be between 0 and 1.")
-    _require_sensible(said.text, _letters_max(card, effort))
+    said = checked_said(answer)
+    _require_sensible(said, card, effort)
     cost = card.cost(seconds=effort.audio_seconds, images=effort.images, tokens=said.tokens, calls=effort.calls)
     return {
         "text": said.text,
@@ -66,9 +64,19 @@ def said_result(said: Said, card: ModelCard, effort: Effort) -> StepResult:
         "segments": [segment.to_dict() for segment in said.segments],
         "model_seconds": round(effort.model_seconds, 4),
         "tokens": said.tokens,
-        "cost": cost,
+        "cost": checked_amount(cost, "cost"),
         "attempts": said.attempts,
     }
+
+
+def _require_sensible(said: Said, card: ModelCard, effort: Effort) -> None:
+    """Against what the model was given; a text is told once more by its segments, with some white space between."""
+    letters, most = max(len(said.text), sum(len(part.text) for part in said.segments)), _letters_max(card, effort)
+    if letters > most:
+        raise DataFault("BAD_OUTPUT", f"The model answered with {letters:,} letters; {most:,} would be many.")
+    ends = [part.locator.end_ms or part.locator.start_ms or 0 for part in said.segments]
+    if effort.audio_seconds and max(ends, default=0) > (effort.audio_seconds + SECONDS_BESIDES) * 1000:
+        raise DataFault("BAD_OUTPUT", f"A segment ends at {max(ends)} ms; the sound at {effort.audio_seconds:g} s.")
 
 
 def _letters_max(card: ModelCard, effort: Effort) -> int:
@@ -77,13 +85,4 @@ def _letters_max(card: ModelCard, effort: Effort) -> int:
         return LETTERS_BESIDES + int(effort.audio_seconds * LETTERS_PER_SECOND)
     if card.accepts == "picture" and effort.images:
         return LETTERS_PER_PICTURE * effort.images
-    return LETTERS_PER_DOCUMENT
-
-
-def _require_sensible(text: str, letters_max: int) -> None:
-    if len(text) > letters_max:
-        raise DataFault("BAD_OUTPUT", f"The model answered with {len(text):,} letters; {letters_max:,} would be many.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataFault("BAD_OUTPUT", f"The model's text is not text: {error.reason}.") from error
+    return LETTERS_MAX

@@ -16,7 +16,7 @@ from headwater.domain.tables import CAPTIONS, METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
 from headwater.flow.derive.audio import heard
 from headwater.flow.derive.containers import container_of
-from headwater.flow.derive.decoding import VIDEO_CONTAINERS, duration_of, opened, sound_blocks
+from headwater.flow.derive.decoding import VIDEO_CONTAINERS, Earning, duration_of, opened, packets, sound_blocks
 from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
@@ -43,7 +43,7 @@ def probe(source: Source, models: Models) -> StepResult:
     with opened(source, container_of(source, VIDEO_CONTAINERS)) as media:
         stream = _stream(source, media)
         duration_ms = duration_of(media, None)
-        source.allow_media(duration_ms)
+        source.require_length(duration_ms)
         sound = media.streams.audio[0].codec_context if media.streams.audio else None
         context = stream.codec_context
         return probed(
@@ -64,19 +64,25 @@ def transcribe(source: Source, models: Models) -> StepResult | None:
         model = models.loaded("models.transcribe")
         stream = media.streams.audio[0]
         duration_ms = duration_of(media, stream)
-        source.allow_media(duration_ms)
+        source.require_length(duration_ms)
+        source.require_quick(duration_ms)
         return heard(source, model, Sound(sound_blocks(source, media, stream, container), duration_ms))
 
 
 def caption(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.caption")
     started = time.perf_counter()
-    read = []
+    read: list[tuple[KeyFrame, Said]] = []
+
+    def so_far() -> StepResult:
+        effort = Effort(time.perf_counter() - started, images=len(read), calls=len(read))
+        return said_result(_together(read), model.card, effort)
+
     for frame in key_frames(source):
         source.allow(model.card.deadline_seconds)
         read.append((frame, scaled(model.run([frame.picture])[0], frame.scale)))
-    effort = Effort(time.perf_counter() - started, images=len(read), calls=len(read))
-    return said_result(_together(read), model.card, effort)
+        source.keep(so_far)
+    return so_far()
 
 
 def key_frames(source: Source) -> Iterator[KeyFrame]:
@@ -84,12 +90,16 @@ def key_frames(source: Source) -> Iterator[KeyFrame]:
     container = container_of(source, VIDEO_CONTAINERS)
     seconds = _seconds(source, container)
     keys_only = seconds > WHOLE_SECONDS and _key_count(source, container) > seconds / SPARSE_SECONDS
+    source.require_quick(int(seconds * 1000))  # after its packets were looked at, which is quick and shows most frauds
     interval_ms = int(max(FRAME_SECONDS, seconds / source.limits.frames) * 1000)
     last: Any = None
-    count, next_ms = 0, 0
+    count, next_ms, earning = 0, 0, Earning(source)
     with opened(source, container) as media:
         for frame_ms, frame in _timed(source, media, keys_only=keys_only):
-            if frame_ms < next_ms or count >= source.limits.frames:
+            earning.reach(frame_ms / 1000)
+            if count >= source.limits.frames:
+                break
+            if frame_ms < next_ms:
                 continue
             next_ms = frame_ms - frame_ms % interval_ms + interval_ms
             cells = _cells(frame)
@@ -125,7 +135,7 @@ def _timed(source: Source, media: Any, *, keys_only: bool) -> Iterator[tuple[int
     stream.codec_context.thread_count = 1
     stream.codec_context.skip_frame = "NONKEY" if keys_only else "DEFAULT"
     first: float | None = None
-    for packet in media.demux(stream):
+    for packet in packets(source, media, stream):
         try:
             for frame in packet.decode():
                 require_pixels(frame.width, frame.height, source.limits)
@@ -140,13 +150,13 @@ def _seconds(source: Source, container: str) -> float:
     with opened(source, container) as media:
         _stream(source, media)
         duration_ms = duration_of(media, None)
-        source.allow_media(duration_ms)
+        source.require_length(duration_ms)
         return (duration_ms or 0) / 1000
 
 
 def _key_count(source: Source, container: str) -> int:
     with opened(source, container) as media:
-        return sum(1 for packet in media.demux(_stream(source, media)) if packet.is_keyframe)
+        return sum(1 for packet in packets(source, media, _stream(source, media)) if packet.is_keyframe)
 
 
 def _stream(source: Source, media: Any) -> Any:

@@ -1,93 +1,41 @@
 """What a Spark worker does with a batch of pointers: ask the memo, else the sandbox; remember; answer with rows.
 
+Invariant: an answer is given only to an object whose own bytes were read and found to be the ones that its event names,
+whoever else has the same and whatever the memo knows of them: a checksum is a claim, and anybody may make it.
 One sandbox a Python worker, kept from batch to batch, so that a model is loaded once.
 """
 
-import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
 from headwater import faults
+from headwater.domain.groups import grouped
 from headwater.domain.modality import Modality
-from headwater.domain.quarantine import UNFETCHED
-from headwater.domain.tables import EMBEDDINGS, METADATA, QUARANTINE
 from headwater.errors import DataFault
 from headwater.flow.derive.chat import message_result
-from headwater.flow.derive.outcome import SCHEMA
-from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, job, sandbox_config
-from headwater.settings import Settings
+from headwater.flow.derive.child import VERIFY
+from headwater.flow.derive.outcome import SCHEMA, Row, checked_result, derived_row, quarantined_row
+from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, Terms, job, sandbox_config
+from headwater.flow.derive.terms import amount
+from headwater.flow.derive.work import PlannedStep, Work
 from headwater.storage.memo import Memo, open_memo
+from headwater.storage.s3 import is_s3
 
-Row = Mapping[str, Any]
 Content = tuple[str, ...]
+Answers = dict[str, Answer]  # by tag
+Told = tuple[Content, str, bool]  # with the step's tag, and whether it was good
 
 # Cheap objects go to the sandbox many at a time, dear ones singly: what is in hand at a kill is at most this much work.
 _PACE_SECONDS: Final = 0.2
 _PACE_OBJECTS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """A step with a model that does it; several may do the same step, each into rows of its own.
-
-    `position` names how far into bronze.events the two have come. Reading a header costs less than looking in the memo.
-    """
-
-    name: str
-    table: str
-    model_name: str
-    label: str
-    fingerprint: str
-    position: str
-    setting: str | None
-    memoised: bool
-    paid: bool
-    concurrency: int
-
-    @property
-    def tag(self) -> str:
-        return f"{self.name}/{self.fingerprint}"
-
-    def to_job(self) -> StepJob:
-        return StepJob(self.tag, self.name, self.setting, self.model_name if self.setting else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """All that travels to the workers. `now` stamps every row of the batch; `share` is how many workers there are.
-
-    `afresh` names a wish to start anew: what a worker knows of endpoints that were down is then forgotten, once a name.
-    """
-
-    steps: Mapping[str, tuple[PlannedStep, ...]]  # by modality
-    settings: Settings
-    now: datetime
-    share: int = 1
-    afresh: str = ""
-
-    def planned(self) -> dict[str, PlannedStep]:
-        """By tag."""
-        return {step.tag: step for steps in self.steps.values() for step in steps}
-
-    def labels(self) -> dict[str, str]:
-        """Of the models that can be chosen, by tag."""
-        return {tag: step.label for tag, step in self.planned().items() if step.setting}
-
-    def only(self, tags: Collection[str]) -> "Work":
-        kept = {modality: tuple(s for s in steps if s.tag in tags) for modality, steps in self.steps.items()}
-        return replace(self, steps=kept)
-
-    @property
-    def threads(self) -> int:
-        """How many objects a worker may have under way at once."""
-        most = max((step.concurrency for step in self.planned().values()), default=1)
-        return max(1, -(-most // self.share))
+_READERS: Final = 8  # objects on another machine that are verified at once: most of it is waiting
+_BATCH_LETTERS: Final = 64 << 20  # texts are in one piece of memory, which must not outgrow 2 GB
+_VERIFY: Final = StepJob(VERIFY, VERIFY)
 
 
 def derive_batches(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -95,7 +43,9 @@ def derive_batches(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterable[
         desk = _desk(work)
         desk.memo.refresh()
         for batch in batches:
-            yield pa.RecordBatch.from_pylist(list(desk.outcomes(batch.to_pylist())), schema=SCHEMA)
+            outcomes = desk.outcomes(batch.to_pylist())
+            for rows in grouped(outcomes, _letters, most_bytes=_BATCH_LETTERS, most_items=len(SCHEMA) * batch.num_rows):
+                yield pa.RecordBatch.from_pylist(list(rows), schema=SCHEMA)
 
     return run
 
@@ -105,6 +55,26 @@ def derive_soon(work: Work) -> Callable[[], None]:
     return lambda: _desk(work).open()
 
 
+@dataclass(slots=True)
+class _Object:
+    """One object of a part, with all its rows: its bytes are fetched once. `fault` is why they could not be."""
+
+    row: Row
+    steps: list[PlannedStep] = field(default_factory=list)
+    verified: bool = False
+    fault: tuple[str, str] | None = None
+
+    @property
+    def content(self) -> Content:
+        """Objects alike in these have the same answers."""
+        pointer = self.row["pointer"]
+        return self.row["modality"], pointer["checksum"], pointer["content_type"] or ""
+
+    @property
+    def is_tried(self) -> bool:
+        return self.verified or self.fault is not None
+
+
 class _Desk:
     """A worker's place of work: its sandbox, its way to the memo, and how fast it goes."""
 
@@ -112,7 +82,9 @@ class _Desk:
         self.work = work
         self._sandbox = Sandbox(sandbox_config(work.settings))
         self.memo: Memo = open_memo(work.settings)
+        self.terms = Terms()
         self._pace = 1
+        self._readers = _READERS if is_s3(work.settings.text("raw.uri")) else 1
 
     def open(self) -> None:
         self._sandbox.start()
@@ -123,7 +95,7 @@ class _Desk:
     def outcomes(self, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         """For each object one row a step, or one quarantine row where the object as a whole is no good."""
         start, threads = 0, self.work.threads
-        told: set[Content] = set()
+        told: set[Told] = set()
         # With several under way at once there must be enough to choose from.
         least = 1 if threads == 1 else 4 * threads
         while start < len(rows):
@@ -133,148 +105,160 @@ class _Desk:
             results = self._results(part)
             self._pace = max(1, min(_PACE_OBJECTS, int(len(part) * _PACE_SECONDS / (time.monotonic() - begun + 1e-6))))
             for row, result in zip(part, results, strict=True):
-                content = _content(row)
-                yield from self._rows_of(row, result, again=content in told)
-                if any("ok" in answer for answer in result.values()):
-                    told.add(content)
+                yield from self._rows_of(row, result, told)
 
-    def _rows_of(self, row: Row, results: Mapping[str, Answer], *, again: bool) -> Iterator[dict[str, Any]]:
-        """`again` where an equal object had its rows from the same answers: no model was called for this one."""
+    def _rows_of(self, row: Row, results: Answers, told: set[Told]) -> Iterator[dict[str, Any]]:
+        """`told` are the answers that equal objects had: no model was called, and none was paid, a second time."""
+        now, content = self.work.now, _Object(row).content
         for step in self._steps(row):
             answer = results.get(step.tag)
             if answer is None:
                 continue  # an earlier fault spoke for the whole object
+            again = (key := (content, step.tag, "ok" in answer)) in told and row["modality"] != Modality.CHAT
+            told.add(key)
             if "fault" in answer:
-                yield self._quarantined(row, step, *answer["fault"])
+                reason, detail = answer["fault"]
+                cost = 0.0 if again else answer.get("cost", 0.0)
+                yield {**quarantined_row(row, step, reason, detail, now), "cost": cost}
             elif answer["ok"] is not None:
-                yield {**self._derived(row, step, answer["ok"]), "remembered": again or "remembered" in answer}
+                yield derived_row(row, step, answer["ok"], now, remembered=again or "remembered" in answer)
+                if "note" in answer:
+                    reason, detail = answer["note"]
+                    yield quarantined_row(row, step, reason, detail, now)
 
     def _steps(self, row: Row) -> list[PlannedStep]:
         return [step for step in self.work.steps[row["modality"]] if row["only"] in {None, step.name, step.tag}]
 
-    def _results(self, rows: Sequence[Row]) -> list[dict[str, Answer]]:
-        """From the memo, else from the sandbox; equal content in one part is asked for once, of a copy that is good."""
-        copies: defaultdict[Content, dict[str, Row]] = defaultdict(dict)
-        for row in rows:
-            copies[_content(row)].setdefault(row["object_id"], row)
-        answers = self._remembered({content: next(iter(found.values())) for content, found in copies.items()})
-        own: dict[tuple[Content, str], dict[str, Answer]] = {}
-        while copies:
-            asked: list[tuple[Content, Row, list[PlannedStep]]] = []
-            for content, found in copies.items():
-                row = found.pop(next(iter(found)))
-                missing = [step for step in self._steps(row) if step.tag not in answers[content]]
-                if row["modality"] == Modality.CHAT:
-                    answers[content] = _message(row, missing)
-                elif missing:
-                    asked.append((content, row, missing))
-            unfetched: set[Content] = set()
-            for (content, row, _), made in zip(asked, self._ask(asked), strict=True):
-                if any(answer.get("fault", ("",))[0] in UNFETCHED for answer in made.values()):
-                    own[content, row["object_id"]] = answers[content] | made
-                    unfetched.add(content)
-                else:
-                    answers[content] |= made
-            copies = defaultdict(dict, {content: copies[content] for content in unfetched if copies[content]})
-        return [own.get((content := _content(row), row["object_id"]), answers[content]) for row in rows]
+    def _results(self, rows: Sequence[Row]) -> list[Answers]:
+        """From the memo, else from the sandbox; equal content is asked for once, of an object that is good."""
+        objects: dict[tuple[Any, ...], _Object] = {}
+        named = [_name(row) for row in rows]
+        for row, name in zip(rows, named, strict=True):
+            known = objects.setdefault(name, _Object(row))
+            known.steps += [step for step in self._steps(row) if step not in known.steps]
+        media = [known for known in objects.values() if known.row["modality"] != Modality.CHAT]
+        answers = self._remembered(media)
+        self._ask_all(media, answers)
+        self._verify([known for known in media if not known.is_tried])
+        return [self._answers_to(row, objects[name], answers) for row, name in zip(rows, named, strict=True)]
 
-    def _remembered(self, distinct: "Mapping[Content, Row]") -> "dict[Content, dict[str, Answer]]":
-        wanted: defaultdict[str, list[Content]] = defaultdict(list)
-        for content, row in distinct.items():
-            for step in self._steps(row):
+    def _answers_to(self, row: Row, known: _Object, answers: Mapping[Content, Answers]) -> Answers:
+        steps = self._steps(row)
+        if row["modality"] == Modality.CHAT:
+            return _message(row, steps)
+        if known.verified:
+            found = answers[known.content]
+            return {step.tag: found[step.tag] for step in steps if step.tag in found}
+        return {steps[0].tag: {"fault": known.fault}} if steps else {}
+
+    def _remembered(self, objects: Sequence[_Object]) -> dict[Content, Answers]:
+        """What the memo has and is good; what is not is asked for anew."""
+        answers: dict[Content, Answers] = {known.content: {} for known in objects}
+        wanted: defaultdict[PlannedStep, dict[Content, str]] = defaultdict(dict)
+        for known in objects:
+            for step in known.steps:
                 if step.memoised:
-                    wanted[step.tag].append(content)
-        answers: dict[Content, dict[str, Answer]] = {content: {} for content in distinct}
-        for tag, contents in wanted.items():
-            held = self.memo.shelf(*tag.split("/")).find({_checksum(distinct[content]) for content in contents})
-            for content in contents:
-                if (found := held.get(_checksum(distinct[content]))) is not None:
-                    answers[content][tag] = {"ok": found["row"], "remembered": True}
+                    wanted[step][known.content] = _checksum(known.row)
+        for step, contents in wanted.items():
+            held = self.memo.shelf(step.name, step.fingerprint).find(set(contents.values()))
+            for content, checksum in contents.items():
+                if checksum in held and "ok" in (answer := _judged(_kept(held[checksum]), step)):
+                    answers[content][step.tag] = {**answer, "remembered": True}
         return answers
 
-    def _ask(self, asked: "Sequence[tuple[Content, Row, list[PlannedStep]]]") -> list[dict[str, Answer]]:
+    def _ask_all(self, objects: Sequence[_Object], answers: dict[Content, Answers]) -> None:
+        """Of each content one object is asked for what is missing; another one where its bytes are not to be had."""
+        while True:
+            asked: dict[Content, tuple[_Object, list[PlannedStep]]] = {}
+            for known in objects:
+                missing = [step for step in known.steps if step.tag not in answers[known.content]]
+                if missing and not known.is_tried and known.content not in asked:
+                    asked[known.content] = known, missing
+            if not asked:
+                return
+            for (content, (known, _)), made in zip(asked.items(), self._ask(list(asked.values())), strict=True):
+                _settle(known, made)
+                if known.verified:
+                    # What a fault of the whole object left out is left out of its copies as well.
+                    left_out: Answers = {step.tag: {"ok": None} for step in known.steps}
+                    answers[content] = left_out | answers[content] | made
+
+    def _ask(self, asked: Sequence[tuple[_Object, list[PlannedStep]]]) -> list[Answers]:
         """What was paid for is remembered as it comes; what was free, a part at a time."""
         planned = self.work.planned()
         free: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 
         def answered(number: int, tag: str, answer: Answer) -> None:
-            step, checksum = planned[tag], _checksum(asked[number][1])
-            if not step.memoised or "ok" not in answer:
+            if (step := planned.get(tag)) is None or not step.memoised or "note" in answer:
                 return
+            if "ok" not in (judged := _judged(answer, step)):
+                return
+            checksum = _checksum(asked[number][0].row)
             if step.paid:
                 faults.point("derive.called")
-                self.memo.shelf(step.name, step.fingerprint).put({checksum: {"row": answer["ok"]}})
+                self.memo.shelf(step.name, step.fingerprint).put({checksum: {"row": judged["ok"]}}, paid=True)
                 faults.point("derive.memoised")
             else:
-                free[tag][checksum] = {"row": answer["ok"]}
+                free[tag][checksum] = {"row": judged["ok"]}
 
-        jobs = [job([step.to_job() for step in missing], row["modality"], row["pointer"]) for _, row, missing in asked]
-        made = self._sandbox.derive_many(jobs, self.work.threads, answered)
+        jobs = [_job(known.row, [_VERIFY, *(step.to_job() for step in steps)]) for known, steps in asked]
+        made = self._sandbox.derive_many(jobs, self.work.threads, answered, self.terms)
         if free:
             faults.point("derive.called")
             for tag, results in free.items():
-                self.memo.shelf(*tag.split("/")).put(results)
+                self.memo.shelf(*tag.split("/")).put(results, paid=False)
             faults.point("derive.memoised")
-        return made
+        return [{tag: _judged(answer, planned.get(tag)) for tag, answer in answers.items()} for answers in made]
 
-    def _derived(self, row: Row, step: PlannedStep, result: Mapping[str, Any]) -> dict[str, Any]:
-        pointer = row["pointer"]
-        facts = {"size": pointer["size"], "checksum": pointer["checksum"], "content_type": pointer["content_type"]}
-        return {
-            **self._provenance(row, step),
-            **(facts | {"tier": "standard"} if step.table == METADATA.name else {}),
-            **(_as_chunk(row, step) if step.table == EMBEDDINGS.name else {}),
-            **result,
-            "table": step.table,
-            "derived_at": self.work.now,
-        }
-
-    def _quarantined(self, row: Row, step: PlannedStep, reason: str, detail: str) -> dict[str, Any]:
-        return {
-            **self._provenance(row, step),
-            "table": QUARANTINE.name,
-            "reason": reason,
-            "detail": detail,
-            "attempts": row["attempts"] + 1,
-            "quarantined_at": self.work.now,
-        }
-
-    def _provenance(self, row: Row, step: PlannedStep) -> dict[str, Any]:
-        carried = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer")
-        named = {"event_seq": row["seq"], "step": step.name, "model": step.label, "fingerprint": step.fingerprint}
-        return {name: row[name] for name in carried} | named
+    def _verify(self, objects: Sequence[_Object]) -> None:
+        """Objects whose answers are known: that they are theirs is told by their own bytes alone."""
+        jobs = [_job(known.row, [_VERIFY]) for known in objects]
+        for known, made in zip(objects, self._sandbox.derive_many(jobs, self._readers), strict=True):
+            _settle(known, made)
 
 
-def _as_chunk(row: Row, step: PlannedStep) -> dict[str, Any]:
-    """A picture is a chunk without text, the only one of its object; its own model is its source."""
-    name = "\0".join((row["object_id"], "raw", step.fingerprint))
-    return {
-        "chunk_id": hashlib.blake2b(name.encode(), digest_size=12).hexdigest(),
-        "chunk": 0,
-        "source_table": "raw",
-        "source_fingerprint": step.fingerprint,
-        "source_model": step.label,
-        "text": "",
-    }
+def _job(row: Row, steps: Sequence[StepJob]) -> dict[str, Any]:
+    return job(steps, row["modality"], row["pointer"])
 
 
-def _content(row: Row) -> Content:
-    """Rows alike in these have the same answers. Two messages are never one: their text is not told by a name."""
-    return (
-        row["modality"],
-        row["pointer"]["checksum"],
-        row["pointer"]["content_type"],
-        row["only"] or "",
-        row["text"] or "",
-    )
+def _settle(known: _Object, made: Answers) -> None:
+    """Whether the bytes were the ones, as the child says; it says nothing else of them."""
+    verdict = made.pop(VERIFY, {"fault": ("CRASHED", "Nobody said that its bytes are the ones.")})
+    known.verified, known.fault = "ok" in verdict, verdict.get("fault")
+
+
+def _kept(held: Any) -> Answer:
+    """What the memo holds as an answer; where it is no such thing, one that no table takes."""
+    return {"ok": held["row"]} if isinstance(held, dict) and "row" in held else {"ok": ()}
+
+
+def _judged(answer: Answer, step: PlannedStep | None) -> Answer:
+    if step is None or "fault" in answer:
+        return answer
+    try:
+        return {**answer, "ok": checked_result(answer["ok"], step)}
+    except DataFault as fault:
+        paid = answer["ok"].get("cost") if isinstance(answer["ok"], dict) else 0.0
+        return {"fault": (fault.reason, fault.detail), "cost": amount(paid)}
+
+
+def _letters(row: Row) -> int:
+    return len(row.get("text") or "")
+
+
+def _name(row: Row) -> tuple[Any, ...]:
+    """Rows of one object, as one event names it. Two messages are never one: their text is not told by a name."""
+    return row["modality"], *row["pointer"].values(), row["text"]
 
 
 def _checksum(row: Row) -> str:
     return str(row["pointer"]["checksum"])
 
 
-def _message(row: Row, steps: Sequence[PlannedStep]) -> dict[str, Answer]:
+def _message(row: Row, steps: Sequence[PlannedStep]) -> Answers:
     """Chat needs no sandbox: there is nothing to decode."""
+    if not steps:
+        return {}
     try:
         return {step.tag: {"ok": message_result(row["text"])} for step in steps}
     except DataFault as fault:
@@ -291,5 +275,5 @@ def _desk(work: Work) -> _Desk:
         _open_desk = _Desk(work)
     elif work.afresh not in {"", _open_desk.work.afresh}:
         _open_desk.start_anew()
-    _open_desk.work = work
+    _open_desk.work, _open_desk.terms = work, Terms(work.patience, work.purse)
     return _open_desk

@@ -25,12 +25,13 @@ from headwater.domain.progress import Progress
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, SAID
 from headwater.errors import Unavailable
 from headwater.flow import rows as them
+from headwater.flow.embed.budget import cut_back, in_order
 from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
-from headwater.flow.parts import deal, kept, run_parts, spread
+from headwater.flow.parts import deal, kept, run_parts, sound_errors, spread
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
 from headwater.storage.table_writer import Rows, TableWriter
@@ -46,6 +47,7 @@ class Embeddings:
     vectors: int
     quarantined: int = 0
     efforts: Mapping[str, Spent] = field(default_factory=dict)
+    over: bool = False  # whether it ended where the money did
 
 
 def embed_next(
@@ -74,10 +76,13 @@ def embed_next(
     return _embed_next(writer, progress, live, spans, [*live, None], clock, again=again)
 
 
-def replay_embed_next(writer: TableWriter, embedder: KnownModel, *, batch_rows: int, clock: Clock) -> Embeddings | None:
+def replay_embed_next(
+    writer: TableWriter, embedder: KnownModel, *, batch_rows: int, clock: Clock, purse: float | None = None
+) -> Embeddings | None:
     """One batch for an embedder that is behind, up to where the others are; None when it is there.
 
-    What it has already, from a retry, is left alone.
+    What it has already, from a retry, is left alone. With a `purse` one worker takes the texts in their order, as far
+    as the money goes, and that is how far the embedder has come.
     """
     progress = writer.progress(EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
@@ -87,7 +92,7 @@ def replay_embed_next(writer: TableWriter, embedder: KnownModel, *, batch_rows: 
         return None
     # A retry may have brought it some already, or a rollback what it had.
     again = bool(progress.aside.get(f"{STEP}/{embedder.fingerprint}")) or bool(progress.redo)
-    return _embed_next(writer, progress, [embedder], spans, [embedder], clock, again=again)
+    return _embed_next(writer, progress, [embedder], spans, [embedder], clock, again=again, purse=purse)
 
 
 def embed_again(
@@ -126,20 +131,24 @@ def _embed_next(
     clock: Clock,
     *,
     again: bool,
+    purse: float | None = None,
 ) -> Embeddings:
     """Embed what stands between, as far as it fits, and move these positions on to where it ends.
 
     `again` where some of it may have its vectors.
     """
     dimensions = [card.dimension or _DIMENSION for card in _cards(writer.settings, embedders)]
-    texts, ends = next_texts(writer, spans, _VECTOR_BYTES // (4 * max(1, sum(dimensions))))
-    consumed = {
-        known.position_in(table.name) if known else table.name: end
-        for table, end in ends.items()
-        for known in positions
-    }
-    with _embedded(writer, embedders, texts, clock) as made:
-        efforts = spent_by_tag(made)
+    vectors_most = _VECTOR_BYTES // (4 * max(1, sum(dimensions)))
+    texts, ends = next_texts(writer, spans, vectors_most, in_driver=purse is not None)
+    with _embedded(writer, embedders, texts, clock, purse=purse) as answers:
+        efforts, made, over = spent_by_tag(answers), answers, False
+        if purse is not None:
+            texts, made, ends, over = cut_back(texts, answers, ends)
+        consumed = {
+            known.position_in(table.name) if known else table.name: end
+            for table, end in ends.items()
+            for known in positions
+        }
         # A run that was killed between the two tables has set these aside already.
         aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "step", "fingerprint"))
         quarantined = writer.publish(QUARANTINE, aside, {}, stage=STEP)
@@ -147,25 +156,32 @@ def _embed_next(
         vectors = writer.publish(EMBEDDINGS, new, consumed, since=since, stage=STEP)
     # Of texts that the driver has not seen, as many as the numbers between say.
     between = sum(ends[table] - begin for table, (begin, _) in spans.items())
-    return Embeddings(len(texts) if isinstance(texts, pa.Table) else between, vectors, quarantined, efforts)
+    seen = len(texts) if isinstance(texts, pa.Table) else between
+    return Embeddings(seen, vectors, quarantined, efforts, over)
 
 
 @contextmanager
 def _embedded(
-    writer: TableWriter, embedders: Sequence[KnownModel], texts: Rows, clock: Clock, afresh: str = ""
+    writer: TableWriter,
+    embedders: Sequence[KnownModel],
+    texts: Rows,
+    clock: Clock,
+    afresh: str = "",
+    purse: float | None = None,
 ) -> Iterator[Rows]:
     """Rows with vectors, and rows with the reason why there is none. Equal texts meet in one task."""
     workers = writer.spark.sparkContext.defaultParallelism
-    works = [EmbedWork(known.name, writer.settings, clock(), afresh) for known in embedders]
+    works = [EmbedWork(known.name, writer.settings, clock(), afresh, purse) for known in embedders]
     if isinstance(texts, pa.Table):
         says = pc.fill_null(texts["text"], "")
-        parts = deal(texts, says, texts["source_table"], pc.binary_length(says), workers)
+        whole = deal(texts, says, texts["source_table"], pc.binary_length(says), workers) if purse is None else None
+        parts = [in_order(texts)] if whole is None else whole
         made = [run_parts(writer.spark, parts, embed_batches(work), OUTPUT) for work in works]
         yield _require_answers(pa.concat_tables([OUTPUT.empty_table(), *made]))
         return
     kinds, size = [table.name for table in SAID], "coalesce(octet_length(text), 0)"
     dealt = spread(texts, "text", "source_table", kinds, size, workers)
-    frames = [dealt.mapInArrow(embed_batches(work), from_arrow_schema(OUTPUT)) for work in works]
+    frames = [dealt.mapInArrow(sound_errors(embed_batches(work)), from_arrow_schema(OUTPUT)) for work in works]
     with kept(reduce(DataFrame.unionByName, frames)) as rows:
         yield _require_answers(rows)
 

@@ -25,14 +25,16 @@ _SMALL: Final = "coalesce(octet_length(text), 0) + 64 * greatest(size(segments),
 Spans = Mapping[Table, tuple[int, int]]
 
 
-def next_texts(writer: TableWriter, spans: Spans, vectors: int) -> tuple[Rows, dict[Table, int]]:
+def next_texts(
+    writer: TableWriter, spans: Spans, vectors: int, *, in_driver: bool = False
+) -> tuple[Rows, dict[Table, int]]:
     """What stands between the first and the second number of each table, and where that ends.
 
     As much as about so many vectors are made of; of every table at least one row. What is too much for the driver is
-    given whole, as rows that Spark's tasks will read.
+    given whole, as rows that Spark's tasks will read, unless it must be in the driver.
     """
     spark = writer.spark
-    if are_spread(writer, sum(end - begin for begin, end in spans.values())):
+    if not in_driver and are_spread(writer, sum(end - begin for begin, end in spans.values())):
         ends = {table: end for table, (_, end) in spans.items()}
         return _frame(spark, _between(spans), (*_ABOUT, *_SAYS)), ends
     share = max(1, vectors // len(spans))
@@ -46,7 +48,8 @@ def next_texts(writer: TableWriter, spans: Spans, vectors: int) -> tuple[Rows, d
     ]
     rows = rows.filter(reduce(pc.or_, within))
     if not pc.all(rows["small"], min_count=0).as_py():
-        rows = _read(spark, _between({table: (spans[table][0], end) for table, end in ends.items()}), (*_ABOUT, *_SAYS))
+        between = _between({table: (spans[table][0], end) for table, end in ends.items()})
+        rows = _read(spark, between, (*_ABOUT, *_SAYS, "seq"))
     return rows, ends
 
 

@@ -1,30 +1,29 @@
-"""What a Spark worker does with texts: cut them into chunks, ask the memo, else the model; check what it answers.
+"""What a Spark worker does with texts: cut them into chunks, ask the memo, else the model; answer with rows.
 
 Chunks go to the model in batches of its own size, neighbours in length together, equal texts once. What a vector cost
-is noted with it. A useless vector costs one row; a model that does not answer stops the batch, and what it had answered
-is remembered.
+is noted with it. A useless vector costs one row, and so does a text that the model cannot bear; a model that does not
+answer anybody stops the batch, and what it had answered is remembered.
 """
 
-import base64
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headwater import faults
 from headwater.domain.chunks import chunks_of
 from headwater.domain.groups import grouped
 from headwater.domain.tables import EMBEDDINGS
-from headwater.errors import DataFault, Unavailable
-from headwater.flow.models.port import Embedded, Model, ModelCard
+from headwater.errors import DataFault
+from headwater.flow.embed.asking import Answer, Embedder
+from headwater.flow.models.answers import checked_amount, checked_embedded, loading
+from headwater.flow.models.port import Embedded, ModelCard
 from headwater.flow.models.registry import load_model
-from headwater.flow.models.vectors import checked_vector
+from headwater.flow.models.spending import OVER_BUDGET, Purse
 from headwater.settings import Settings
 from headwater.storage.memo import Memo, open_memo
 
@@ -42,43 +41,104 @@ _ROWS_AT_ONCE: Final = 512
 _ABOUT: Final = ("object_id", "customer", "modality", "event_id", "occurred_at", "pointer")
 
 Row = dict[str, Any]
-Answer = dict[str, Any]  # vector and effort, or {"reason", "detail"}
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedWork:
-    """All that travels to the workers. `afresh` names a wish to load the model anew, once a name."""
+    """All that travels to the workers. `afresh` names a wish to load the model anew, once a name.
+
+    `purse` is what a worker may spend; with one, texts are taken in their order, up to the first that it cannot pay.
+    """
 
     name: str
     settings: Settings
     now: datetime
     afresh: str = ""
+    purse: float | None = None
 
 
 def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        model = _loaded(work)
-        memo = None if model.card.instant else _memo(work.settings)
+        embedder = _loaded(work)
+        memo = None if embedder.model.card.instant else _memo(work.settings)
+        desk = _Desk(embedder, memo, work.now, None if work.purse is None else Purse(work.purse))
         for batch in batches:
-            for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                rows = batch.slice(start, _ROWS_AT_ONCE).to_pylist()
-                chunks = [chunk for row in rows for chunk in _chunk_rows(row)]
-                yield pa.RecordBatch.from_pylist(_embedded(chunks, model, memo, work.now), schema=OUTPUT)
+            for rows in desk.rows_of(batch):
+                yield pa.RecordBatch.from_pylist(rows, schema=OUTPUT)
 
     return run
 
 
-_models: dict[tuple[str, str], tuple[str, Model]] = {}
+@dataclass(slots=True)
+class _Desk:
+    """A worker's place of work, for one task."""
+
+    embedder: Embedder
+    memo: Memo | None
+    now: datetime
+    purse: Purse | None
+    _unpaid: Row | None = None  # the first that could not be paid, as a row
+
+    def rows_of(self, batch: pa.RecordBatch) -> Iterator[list[Row]]:
+        if self.purse is not None:
+            chunked = (list(_chunk_rows(text)) for text in batch.to_pylist())
+            for texts in grouped(chunked, len, most_bytes=self.embedder.model.card.batch_items):
+                yield from self._affordable([chunk for chunks in texts for chunk in chunks])
+            return
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            texts = batch.slice(start, _ROWS_AT_ONCE).to_pylist()
+            yield self._embedded([chunk for text in texts for chunk in _chunk_rows(text)])
+
+    def _affordable(self, chunks: list[Row]) -> Iterator[list[Row]]:
+        """About a call's worth. Where it cannot be paid as a whole, chunk by chunk, as far as it goes."""
+        made = self._embedded(chunks) if self._unpaid is None else [self._set_aside(chunk) for chunk in chunks]
+        yield [row for row in made if row.get("reason") != OVER_BUDGET]
+        for chunk, row in zip(chunks, made, strict=True):
+            if row.get("reason") != OVER_BUDGET:
+                continue
+            if self._unpaid is not None:
+                yield [row]
+                continue
+            (alone,) = self._embedded([chunk])
+            alone["cost"] += row["cost"]  # of a call for all of them that was answered with something useless
+            self._unpaid = alone if alone.get("reason") == OVER_BUDGET else None
+            yield [alone]
+
+    def _set_aside(self, chunk: Row) -> Row:
+        assert self._unpaid is not None
+        told = {name: self._unpaid[name] for name in (*_MADE, "reason", "detail")}
+        return {**chunk, **told, "chunk_id": _chunk_id(chunk, told["fingerprint"]), "cost": 0.0, "remembered": False}
+
+    def _embedded(self, chunks: list[Row]) -> list[Row]:
+        card = self.embedder.model.card
+        answers = _answers([chunk["text"] for chunk in chunks], self.embedder, self.memo, self.purse)
+        made = dict(zip(_MADE, (STEP, card.label, card.fingerprint, self.now), strict=True))
+        asked: set[str] = set()
+        rows = []
+        for chunk in chunks:
+            answer, again = answers[chunk["text"]], chunk["text"] in asked
+            asked.add(chunk["text"])
+            row = {**chunk, **made, "chunk_id": _chunk_id(chunk, card.fingerprint), **answer}
+            row["remembered"] = answer.get("remembered", False) or again
+            if again and "reason" in answer:
+                row["cost"] = 0.0  # it was asked for once
+            rows.append(row)
+        return rows
+
+
+_MADE: Final = ("step", "model", "fingerprint", "derived_at")
+_models: dict[tuple[str, str], tuple[str, Embedder]] = {}
 _memos: dict[str, Memo] = {}
 
 
-def _loaded(work: EmbedWork) -> Model:
+def _loaded(work: EmbedWork) -> Embedder:
     """Once per Python worker, while its options are the same."""
     key = (work.name, repr(sorted(work.settings.models.get(work.name, {}).items())))
     if key not in _models or work.afresh not in {"", _models[key][0]}:
         model = load_model(work.name, work.settings.models)
-        model.load()
-        _models[key] = (work.afresh, model)
+        with loading(work.name):
+            model.load()
+        _models[key] = (work.afresh, Embedder(model))
     return _models[key][1]
 
 
@@ -104,111 +164,46 @@ def _chunk_rows(row: Mapping[str, Any]) -> Iterator[Row]:
         }
 
 
-def _embedded(rows: list[Row], model: Model, memo: Memo | None, now: datetime) -> list[Row]:
-    card = model.card
-    answers = _answers([row["text"] for row in rows], model, memo)
-    made = {"step": STEP, "model": card.label, "fingerprint": card.fingerprint, "derived_at": now}
-    asked: set[str] = set()
-    for row in rows:
-        row.update(made, chunk_id=_chunk_id(row, card.fingerprint), **answers[row["text"]])
-        row["remembered"] = row.get("remembered", False) or row["text"] in asked
-        asked.add(row["text"])
-    return rows
-
-
-def _answers(texts: Sequence[str], model: Model, memo: Memo | None) -> dict[str, Answer]:
-    card = model.card
+def _answers(texts: Sequence[str], embedder: Embedder, memo: Memo | None, purse: Purse | None) -> dict[str, Answer]:
+    card = embedder.model.card
     distinct = list(dict.fromkeys(texts))
     if memo is None:
-        return _ask_all(distinct, model, lambda answers: None)
+        return embedder.ask_all(distinct, lambda answers: None, purse)
     shelf = memo.shelf(STEP, card.fingerprint)
     held = shelf.find([_checksum(text) for text in distinct])
-    answers = {text: _unpacked(held[_checksum(text)]) for text in distinct if _checksum(text) in held}
+    known = {text: _judged(held[_checksum(text)], card) for text in distinct if _checksum(text) in held}
+    answers = {text: answer for text, answer in known.items() if answer is not None}
     kept: dict[str, dict[str, Any]] = {}
 
     def remember(fresh: Mapping[str, Answer]) -> None:
-        kept.update({_checksum(text): _packed(answer) for text, answer in fresh.items() if "vector" in answer})
+        kept.update({_checksum(text): _kept(answer) for text, answer in fresh.items()})
         if card.price > 0 and kept:
             faults.point("embed.called")
-            shelf.put(kept)
+            shelf.put(kept, paid=True)
             faults.point("embed.memoised")
             kept.clear()
 
     try:
-        answers |= _ask_all([text for text in distinct if text not in answers], model, remember)
+        answers |= embedder.ask_all([text for text in distinct if text not in answers], remember, purse)
     finally:
         if kept:
-            shelf.put(kept)
+            shelf.put(kept, paid=card.price > 0)
     return answers
 
 
-def _ask_all(texts: Sequence[str], model: Model, remember: Callable[[Mapping[str, Answer]], None]) -> dict[str, Answer]:
-    answers: dict[str, Answer] = {}
-    for batch in batches_of(texts, model.card):
-        try:
-            fresh = _ask(batch, model)
-        except DataFault as fault:
-            fresh = _one_by_one(batch, model, fault)
-        except Unavailable as error:
-            down = {"reason": "MODEL_DOWN", "detail": str(error)[:500]}
-            return dict.fromkeys(texts, down) | answers
-        remember(fresh)
-        answers |= fresh
-    return answers
+def _kept(answer: Answer) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name != "remembered"}
 
 
-def batches_of(texts: Sequence[str], card: ModelCard) -> Iterator[list[str]]:
-    """As many as the model takes at once; padding costs least among texts of one length."""
-    return grouped(
-        sorted(texts, key=len),
-        lambda text: len(text.encode()),
-        most_bytes=card.batch_bytes,
-        most_items=card.batch_items,
-    )
-
-
-def _one_by_one(batch: Sequence[str], model: Model, fault: DataFault) -> dict[str, Answer]:
-    """One bad answer in a batch must not cost the others."""
-    if len(batch) == 1:
-        return {batch[0]: {"reason": fault.reason, "detail": fault.detail[:500]}}
-    answers: dict[str, Answer] = {}
-    for text in batch:
-        try:
-            answers |= _ask([text], model)
-        except DataFault as own:
-            answers[text] = {"reason": own.reason, "detail": own.detail[:500]}
-    return answers
-
-
-def _ask(batch: Sequence[str], model: Model) -> dict[str, Answer]:
-    started = time.perf_counter()
-    vectors = model.run(batch)
-    seconds = (time.perf_counter() - started) / max(1, len(batch))
-    if len(vectors) != len(batch):
-        raise DataFault("BAD_OUTPUT", f"The model answered {len(vectors)} times to {len(batch)} texts.")
-    told = [vector if isinstance(vector, Embedded) else Embedded(vector) for vector in vectors]
-    return {
-        text: {
-            "vector": checked_vector(answer.vector, model.card),
-            "model_seconds": seconds,
-            "tokens": answer.tokens,
-            # A call for a whole batch is shared out, so that what the rows cost adds up to what was paid.
-            "cost": model.card.cost(tokens=answer.tokens) / (len(batch) if model.card.price_unit == "call" else 1),
-            "attempts": answer.attempts,
-            "remembered": False,
-        }
-        for text, answer in zip(batch, told, strict=True)
-    }
-
-
-def _packed(answer: Answer) -> dict[str, Any]:
-    effort = {name: value for name, value in answer.items() if name not in {"vector", "remembered"}}
-    return {**effort, "vector": base64.b64encode(answer["vector"].tobytes()).decode()}
-
-
-def _unpacked(held: Mapping[str, Any]) -> Answer:
-    vector = np.frombuffer(base64.b64decode(held["vector"]), dtype=np.float32)
-    return {**held, "vector": vector, "remembered": True}
+def _judged(held: Any, card: ModelCard) -> Answer | None:
+    """None where what was remembered is no good: then it is asked for anew."""
+    try:
+        counts = held.get("tokens", 0), held.get("attempts", 1)
+        told = checked_embedded(Embedded(held["vector"], *counts), card.dimension)
+        amounts = {name: checked_amount(held.get(name, 0.0), name) for name in ("model_seconds", "cost")}
+    except (DataFault, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return {"vector": told.vector, "tokens": told.tokens, "attempts": told.attempts, **amounts, "remembered": True}
 
 
 @lru_cache(maxsize=4_096)

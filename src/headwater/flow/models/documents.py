@@ -1,9 +1,9 @@
 """Text of documents by PDFium, page by page. A page that is only a picture is read by the model for pictures."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,9 @@ SCAN_PIXELS: Final = 2_000_000
 SCANS_MAX: Final = 60  # a page takes about as long as a screenshot; beyond this, what was read so far is the text
 PASSWORD_ERROR: Final = 4  # FPDF_ERR_PASSWORD
 
+# Told after each page: a function that gives what was read until then, and whether this one was a scan.
+KeepPages = Callable[[Callable[[], Said], bool], None]
+
 
 class Pdfium:
     """The `Model` for `extract`. Give it a loaded `reader` of pictures and it reads scanned pages too."""
@@ -41,31 +44,62 @@ class Pdfium:
                 "scans": self.reader.card.fingerprint if self.reader else None,
                 "scans_max": SCANS_MAX,
             },
+            **self._reader_terms(),
         )
+
+    def _reader_terms(self) -> dict[str, Any]:
+        """A document costs what the reader of its scans costs, and waits as long as that one does."""
+        if self.reader is None:
+            return {}
+        card = self.reader.card
+        paid = {"price": card.price, "price_unit": card.price_unit} if card.price else {}
+        return {"deadline_seconds": card.deadline_seconds, **paid}
 
     def load(self) -> None:
         import pypdfium2  # noqa: F401  the first import binds the library
 
     def run(self, batch: Sequence[Path | bytes]) -> list[Said]:
-        return [self._read(document) for document in batch]
+        return [self.read(document, lambda so_far, scanned: None) for document in batch]
 
-    def _read(self, content: Path | bytes) -> Said:
-        pages: list[Segment] = []
-        scores: list[float] = []
-        scans = 0
+    def read(self, content: Path | bytes, keep: KeepPages) -> Said:
+        read = _Pages()
         with closing(open_document(content)) as document:
             for number in range(len(document)):
-                said = _page_text(document, number)
-                if not said.text and self.reader and scans < SCANS_MAX and _has_picture(document, number):
-                    scans += 1
+                said, before = _page_text(document, number), read.scans
+                if not said.text and self.reader and read.scans < SCANS_MAX and _has_picture(document, number):
                     said = self.reader.run([render(document, number)])[0]
-                if said.text:
-                    pages.extend(_placed(said, number + 1))
-                    scores.extend([said.confidence] if said.confidence is not None else [])
-        text = "\n".join(page.text for page in pages)
+                    read.add_scan(said)
+                read.add(said, number + 1)
+                keep(read.said, read.scans > before)
+        return read.said()
+
+
+@dataclass(slots=True)
+class _Pages:
+    """What was read of a document so far."""
+
+    segments: list[Segment] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    scans: int = 0
+    tokens: int = 0
+    attempts: int = 0
+
+    def add_scan(self, said: Said) -> None:
+        self.scans += 1
+        self.tokens += said.tokens
+        self.attempts += said.attempts
+
+    def add(self, said: Said, page: int) -> None:
+        if said.text:
+            self.segments.extend(_placed(said, page))
+            self.scores.extend([said.confidence] if said.confidence is not None else [])
+
+    def said(self) -> Said:
+        text = "\n".join(segment.text for segment in self.segments)
         # The text layer is what the author wrote; only what was read from pictures is uncertain.
-        confidence = sum(scores) / len(scores) if scores else (1.0 if text else None)
-        return Said(text, tell_language(text), confidence, tuple(pages))
+        confidence = sum(self.scores) / len(self.scores) if self.scores else (1.0 if text else None)
+        effort = {"tokens": self.tokens, "attempts": max(1, self.attempts)}
+        return Said(text, tell_language(text), confidence, tuple(self.segments), **effort)
 
 
 def open_document(content: Path | bytes) -> Any:

@@ -18,19 +18,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, get_args
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Final, NoReturn, cast, get_args
+from urllib.parse import parse_qsl, urlsplit
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
-from headwater.flow.models.extras import not_installed
+from headwater.flow.models.asked import Asked
+from headwater.flow.models.exchange import Exchange, NoReply, Reply, Unusable
 from headwater.flow.models.manners import Limits, Manners, TryAgain, World
 from headwater.flow.models.port import Accepts, ModelCard, PriceUnit, Produces
+from headwater.flow.models.spending import Reserved, paid_call
+from headwater.flow.models.waiting import waiting
+from headwater.masking import Mask
 
-if TYPE_CHECKING:
-    import httpx
-
-ANSWER_BYTES_MAX: Final = 64 << 20
-CONNECT_SECONDS: Final = 10.0  # a machine that is there says so at once
+ANSWER_BYTES_MAX: Final = 256 << 20  # of any answer; what a request asks for may need much less
+SAID_LETTERS, LINE_LETTERS = 64 << 10, 200  # of what a service says about a refusal: what is looked at, what is shown
 PASSING: Final = frozenset({408, 425, 429})  # and every 5xx
 INPUT_FAULTS: Final = frozenset({400, 413, 415, 422})
 REMEDIES: Final = {
@@ -39,6 +40,7 @@ REMEDIES: Final = {
     403: "Give its key the right to use this model",
     404: "Check url and model in its section",
 }
+Build = Callable[[], Mapping[str, Any]]
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -49,6 +51,7 @@ class EndpointModel:
     kind: ClassVar[str]
     accepts: ClassVar[Accepts]
     produces: ClassVar[Produces]
+    tells_waiting: ClassVar[bool] = True
 
     url: str
     model: str
@@ -143,20 +146,13 @@ class Endpoint:
     """Sends requests with good manners. Threads may share it."""
 
     def __init__(self, model: EndpointModel, world: World) -> None:
-        try:
-            import httpx
-        except ImportError as error:
-            raise not_installed("endpoint", error) from error
-
         self._world = world
+        self._card = model.card
         self._name = model.card.name
-        self._fingerprint = model.card.fingerprint
-        self._secret = _secret(model.key_env)
+        secret = _secret(model.key_env)
+        self._mask = Mask(secret, *_secrets_in(model.url))
         self._manners = Manners(self._name, model._limits(), world)
-        self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {self._secret}"} if self._secret else {},
-            limits=httpx.Limits(max_connections=model.concurrency, max_keepalive_connections=model.concurrency),
-        )
+        self._exchange = Exchange({"Authorization": f"Bearer {secret}"} if secret else {}, model.concurrency)
         self._url = model.url.rstrip("/")
 
     def deadline(self) -> float:
@@ -164,63 +160,66 @@ class Endpoint:
         return self._manners.deadline()
 
     def post(
-        self, path: str, asked: bytes, build: Callable[[], Mapping[str, Any]], until: float | None = None
+        self,
+        path: str,
+        identity: bytes,
+        build: Callable[[], Mapping[str, Any]],
+        asked: Asked,
+        until: float | None = None,
     ) -> Answer:
-        """`asked` identifies what is asked; `build` gives the request's body anew for each try, as httpx takes it."""
-        key = hashlib.sha256(b"\n".join([self._fingerprint.encode(), path.encode(), asked])).hexdigest()
-        answer, attempts = self._manners.call(lambda seconds: self._try(path, key, build(), seconds), until)
+        """`identity` is that of what is asked; `build` gives the request's body anew for each try, as httpx takes it.
+
+        What was answered is charged, whether or not the answer can be used.
+        """
+        key = hashlib.sha256(b"\n".join([self._card.fingerprint.encode(), path.encode(), identity])).hexdigest()
+        with waiting(), paid_call(asked.cost_most(self._card)) as reserved:
+
+            def attempt(seconds: float) -> dict[str, Any]:
+                return self._try(path, key, build(), seconds, asked, reserved)
+
+            answer, attempts = self._manners.call(attempt, until)
         return Answer(answer, attempts)
 
-    def _try(self, path: str, key: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        import httpx
-
+    def _try(
+        self, path: str, key: str, body: Mapping[str, Any], seconds: float, asked: Asked, reserved: Reserved
+    ) -> dict[str, Any]:
         headers = {"Idempotency-Key": key}
-        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
-        until = self._world.clock() + seconds
+        most = min(asked.bytes_most, ANSWER_BYTES_MAX)
         try:
-            with self._client.stream("POST", self._url + path, headers=headers, timeout=timeout, **body) as response:
-                content = self._read(response, until)
-        except httpx.TimeoutException as error:
-            raise TryAgain(f"{type(error).__name__} at {seconds:.3g} s") from error
-        except httpx.TransportError as error:
-            raise TryAgain(f"{type(error).__name__}: {error}") from error
-        except httpx.DecodingError as error:
-            raise DataFault("BAD_OUTPUT", f"{self._name} answered with a broken encoding: {error}.") from error
-        if not response.is_success:
-            self._refuse(response, content)
-        return parse(content, self._name)
+            reply = self._exchange.post(self._url + path, body, headers, seconds, most)
+        except NoReply as error:
+            raise TryAgain(self._brief(str(error))) from None
+        except Unusable as error:
+            reserved.cost += asked.cost_of(self._card, {})
+            raise DataFault("BAD_OUTPUT", f"{self._name} answered with {error}.") from None
+        if not 200 <= reply.status < 300:
+            self._refuse(reply)
+        content: dict[str, Any] = {}
+        try:
+            content = self._mask.answer(parse(reply.content, self._name))
+        finally:
+            reserved.cost += asked.cost_of(self._card, content)
+        return content
 
-    def _read(self, response: "httpx.Response", until: float) -> bytes:
-        """The client's timeout is for one block; an answer that drips is stopped here."""
-        content = bytearray()
-        for block in response.iter_bytes():
-            content += block
-            if len(content) > ANSWER_BYTES_MAX:
-                raise DataFault("BAD_OUTPUT", f"{self._name} answered with more than {ANSWER_BYTES_MAX >> 20} MB.")
-            if self._world.clock() > until:
-                raise TryAgain("the answer came too slowly")
-        return bytes(content)
-
-    def _refuse(self, response: "httpx.Response", content: bytes) -> NoReturn:
-        status = response.status_code
-        said = f"{status} {_reason(content)}".strip()
-        said = said.replace(self._secret, "***") if self._secret else said
+    def _refuse(self, reply: Reply) -> NoReturn:
+        status = reply.status
+        said = f"{status} {self._brief(_reason(reply.content))}".strip()
         if status in PASSING or status >= 500:
-            raise TryAgain(said, retry_after_seconds(response.headers.get("Retry-After"), self._world.now()))
+            raise TryAgain(said, retry_after_seconds(reply.headers.get("Retry-After"), self._world.now()))
         if status in INPUT_FAULTS:
             raise DataFault("UNSUPPORTED", f"{self._name} refuses it: {said}")
         remedy = REMEDIES.get(status, "Check url in its section")
         raise Unavailable(f"{self._name} answers {said}. {remedy}, then headwater retry.")
 
+    def _brief(self, text: str) -> str:
+        """In at most a line. Masked before it is cut: half a secret is not recognised."""
+        return " ".join(self._mask.text(text[:SAID_LETTERS]).split())[:LINE_LETTERS]
+
 
 def parse(content: bytes, name: str) -> dict[str, Any]:
-    """Raises DataFault where it is not a JSON object, or has a NaN or Infinity, which are no JSON."""
-
-    def no_number(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is no number")
-
+    """Raises DataFault where it is no JSON object. NaN and Infinity, which are no JSON, spoil their own place only."""
     try:
-        found = json.loads(content, parse_constant=no_number)
+        found = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataFault("BAD_OUTPUT", f"{name} answered with something that is not JSON: {error}") from error
     if not isinstance(found, dict):
@@ -243,13 +242,6 @@ def retry_after_seconds(header: str | None, now: datetime) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def count_tokens(content: Mapping[str, Any]) -> int:
-    """What the service says that it billed; nothing where it does not say."""
-    usage = content.get("usage")
-    found = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return found if isinstance(found, int) and found > 0 else 0
-
-
 def _secret(key_env: str) -> str:
     if not key_env:
         return ""
@@ -260,12 +252,16 @@ def _secret(key_env: str) -> str:
     return key
 
 
+def _secrets_in(url: str) -> list[str]:
+    """A service may want its key in the address."""
+    return [value for _, value in parse_qsl(urlsplit(url).query)]
+
+
 def _reason(content: bytes) -> str:
-    """What the service says about its refusal, in at most a line."""
+    """What the service says about its refusal."""
     try:
         said = json.loads(content)
         error = said.get("error", said) if isinstance(said, dict) else said
-        text = str(error.get("message", error.get("detail", "")) if isinstance(error, dict) else error)
-    except ValueError:
-        text = content[:200].decode(errors="replace")
-    return " ".join(text.split())[:200]
+        return str(error.get("message", error.get("detail", "")) if isinstance(error, dict) else error)
+    except (ValueError, RecursionError):
+        return content[:SAID_LETTERS].decode(errors="replace")

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from headwater.domain.locator import Segment
 from headwater.errors import DataFault
-from headwater.flow.models.endpoint import EndpointModel, count_tokens
+from headwater.flow.models.asked import Asked, count_tokens
+from headwater.flow.models.endpoint import EndpointModel
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.port import Accepts, Picture, Produces, Said
 
@@ -18,6 +19,9 @@ PROMPT: Final = (
 )
 CHARACTERS_MAX: Final = 50_000  # a page of small print has ten thousand
 JPEG_QUALITY: Final = 90
+FINISHES: Final = ("stop", "length", "content_filter", "tool_calls")  # whatever else it says is not repeated
+ANSWER_BYTES: Final = 8 << 20
+TOKENS_GUESS: Final = 2_000  # where a service does not tell: of a picture, and of what is to be read in it
 
 
 @dataclass(kw_only=True)
@@ -59,7 +63,8 @@ class OpenAiCaption(EndpointModel):
         # The pixels, not the file: another version of the encoder must not make another request of it.
         asked = hashlib.sha256(f"{picture.shape}".encode() + picture.tobytes()).digest()
         body = self._body(picture)
-        answer = self.endpoint.post("/chat/completions", asked, lambda: {"json": body})
+        paid = Asked(ANSWER_BYTES, images=1, tokens_guess=TOKENS_GUESS + len(self.prompt.encode()))
+        answer = self.endpoint.post("/chat/completions", asked, lambda: {"json": body}, paid)
         text = read_caption(answer.content, self.card.name)
         tokens = count_tokens(answer.content)
         return Said(text, tell_language(text), None, (Segment(text),), tokens=tokens, attempts=answer.attempts)
@@ -91,9 +96,10 @@ def read_caption(content: Mapping[str, Any], name: str) -> str:
     """Raises DataFault BAD_OUTPUT where there is no text, or only a part of it."""
     try:
         choice = content["choices"][0]
-        text, finish = choice["message"]["content"], choice.get("finish_reason")
+        text, told = choice["message"]["content"], choice.get("finish_reason")
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataFault("BAD_OUTPUT", f"{name} answered without choices[0].message.content.") from error
+    finish = told if told in FINISHES else "for a reason of its own"
     if not isinstance(text, str) or not text.strip():
         raise DataFault("BAD_OUTPUT", f"{name} answered without text ({finish}).")
     if finish in {"length", "content_filter"}:

@@ -13,8 +13,9 @@ from typing import IO, Any, ClassVar, Final
 
 from headwater.domain.locator import Locator, Segment
 from headwater.errors import DataFault
+from headwater.flow.models.asked import Asked, count_tokens
 from headwater.flow.models.confidence import confidence_of
-from headwater.flow.models.endpoint import Answer, EndpointModel, count_tokens
+from headwater.flow.models.endpoint import Answer, EndpointModel
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.pieces import pieces
 from headwater.flow.models.port import SAMPLE_RATE, Accepts, Produces, Said, Samples, Sound
@@ -22,6 +23,8 @@ from headwater.flow.models.port import SAMPLE_RATE, Accepts, Produces, Said, Sam
 MEMORY_BYTES: Final = 8 << 20  # a longer recording waits on disk while it is sent
 CHARACTERS_PER_SECOND_MAX: Final = 100  # nobody speaks a third as fast
 PIECES_KEPT: Final = 64
+ANSWER_BYTES: Final = 32 << 20  # words with their times, an hour of them
+TOKENS_PER_SECOND: Final = 20  # where a service does not tell: of the sound, and of what is said in it
 VERBOSE: Final = "verbose_json"
 PLAIN: Final = "json"
 
@@ -87,26 +90,26 @@ class OpenAiTranscription(EndpointModel):
         """A piece that was heard is kept until the whole is: when a later one fails, it is not paid again."""
         with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
             digest, count = write_wav(file, blocks)
-            answer = self._kept.get(digest) or self._ask(file, digest, until)
+            answer = self._kept.get(digest) or self._ask(file, digest, count / SAMPLE_RATE, until)
         heard = read_answer(answer, digest, start_ms, count * 1000 // SAMPLE_RATE, self.card.name)
         if len(self._kept) >= PIECES_KEPT:
             self._kept.clear()  # of works that were never finished
         self._kept[digest] = answer
         return heard
 
-    def _ask(self, file: IO[bytes], digest: bytes, until: float) -> Answer:
+    def _ask(self, file: IO[bytes], digest: bytes, seconds: float, until: float) -> Answer:
         form = self._format
         try:
-            return self._post(file, digest, form, until)
+            return self._post(file, digest, form, seconds, until)
         except DataFault as fault:
             # Some services know only the short form: then there is text without times.
             if form == PLAIN or "response_format" not in fault.detail:
                 raise
             self._format = PLAIN
-            answer = self._post(file, digest, PLAIN, until)
+            answer = self._post(file, digest, PLAIN, seconds, until)
             return Answer(answer.content, answer.attempts + 1)
 
-    def _post(self, file: IO[bytes], digest: bytes, form: str, until: float) -> Answer:
+    def _post(self, file: IO[bytes], digest: bytes, form: str, seconds: float, until: float) -> Answer:
         told = {"model": self.model, "language": self.language, "prompt": self.prompt, "response_format": form}
         fields = {name: value for name, value in told.items() if value}
 
@@ -114,7 +117,8 @@ class OpenAiTranscription(EndpointModel):
             file.seek(0)
             return {"data": fields, "files": {"file": ("sound.wav", file, "audio/wav")}}
 
-        return self.endpoint.post("/audio/transcriptions", digest + form.encode(), build, until)
+        asked = Asked(ANSWER_BYTES, seconds=seconds, tokens_guess=int(seconds * TOKENS_PER_SECOND))
+        return self.endpoint.post("/audio/transcriptions", digest + form.encode(), build, asked, until)
 
 
 def write_wav(file: IO[bytes], blocks: Iterator[Samples]) -> tuple[bytes, int]:

@@ -1,14 +1,17 @@
 """The models of a lake in one process: found by the setting that names them, loaded once, entered by few at a time."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
-from headwater.errors import DataFault
-from headwater.flow.models.documents import Pdfium
-from headwater.flow.models.port import Model, ModelCard
+from headwater.flow.models.answers import checked_answers, checked_said, loading, model_faults
+from headwater.flow.models.documents import KeepPages, Pdfium
+from headwater.flow.models.port import SAMPLE_RATE, Model, ModelCard, Samples, Sound
 from headwater.flow.models.registry import Sections, load_model
+from headwater.flow.models.spending import require_money
+from headwater.flow.models.waiting import waiting
 from headwater.settings import SETTINGS, Settings
 
 
@@ -39,7 +42,7 @@ class Models:
         """By setting, or by the name of a model that no setting names. Loads nothing."""
         return self._find(self.name_of(setting)).card
 
-    def loaded(self, setting: str) -> Model:
+    def loaded(self, setting: str) -> "GuardedModel":
         """By setting: `models.transcribe`."""
         return self._load(self.name_of(setting))
 
@@ -50,7 +53,8 @@ class Models:
                 if isinstance(model.inner, Pdfium) and model.inner.reader is not None:
                     self._load(self.name_of("models.scans"))
                 self._loading(True)
-                model.load()
+                with loading(name):
+                    model.load()
                 self._loading(False)
             return model
 
@@ -68,7 +72,7 @@ class Models:
 
 
 class GuardedModel:
-    """A `Model` that no more threads enter than its card allows."""
+    """A `Model` that no more threads enter than its card allows, and whose answers are judged as they leave it."""
 
     def __init__(self, inner: Model) -> None:
         self.inner = inner
@@ -83,9 +87,49 @@ class GuardedModel:
         self.inner.load()
         self.loaded = True
 
+    def _waiting(self) -> AbstractContextManager[None]:
+        """A model of somebody else's that is paid or waits for a machine; our own endpoints say it call by call."""
+        card = self.card
+        elsewhere = card.price > 0 or card.deadline_seconds > 0
+        return waiting() if elsewhere and not self._tells else nullcontext()
+
+    @property
+    def _tells(self) -> bool:
+        """Whether it says by itself that it waits, and what that costs."""
+        return bool(getattr(self.inner, "tells_waiting", False))
+
+    @property
+    def reads_pages(self) -> bool:
+        """Whether it has a `read` of its own, which tells what it has after each page."""
+        return hasattr(self.inner, "read")
+
+    def read(self, document: Any, keep: KeepPages) -> Any:
+        """One document, page by page where the model can."""
+        if not self.reads_pages:
+            return self.run([document])[0]
+        with self._room, model_faults():
+            return checked_said(self.inner.read(document, keep))  # type: ignore[attr-defined]
+
+    def _affordable(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """Held to the purse before it is asked and, of a sound, while it is heard; our endpoints do so themselves."""
+        card = self.card
+        if not card.price or self._tells:
+            return batch
+        sounds = [one for one in batch if isinstance(one, Sound)]
+        if not sounds:
+            require_money(card.cost(images=len(batch), calls=len(batch)))
+            return batch
+        return [Sound(_within_purse(card, sound.blocks), sound.duration_ms) for sound in sounds]
+
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
-        with self._room:
-            answers = self.inner.run(batch)
-        if len(answers) != len(batch):
-            raise DataFault("BAD_OUTPUT", f"The model answered {len(answers)} times to {len(batch)} inputs.")
-        return answers
+        with self._room, self._waiting(), model_faults():
+            # In here, because a generator runs as it is read.
+            return checked_answers(self.inner.run(self._affordable(batch)), len(batch), self.card)
+
+
+def _within_purse(card: ModelCard, blocks: Iterator[Samples]) -> Iterator[Samples]:
+    samples = 0
+    for block in blocks:
+        samples += len(block)
+        require_money(card.cost(seconds=samples / SAMPLE_RATE))
+        yield block

@@ -212,7 +212,8 @@ class Breaker:
         if left > 0:
             raise Unavailable(
                 f"{self._name} failed {self._failures} times in a row and is left alone for {max(left, 0):.0f} s: "
-                f"{self._trouble}. Check the endpoint; the work goes on when it answers again."
+                f"{self._trouble}. Check the endpoint; the work goes on when it answers again.",
+                after_seconds=left,
             )
 
     def _note(self, trouble: str) -> None:

@@ -118,7 +118,8 @@ class Model(Protocol):
     """`load` may be slow and is called once in a process; `run` gives one output for each input, in order.
 
     `run` raises DataFault where it is the input's fault, Unavailable where the model does not answer, and another
-    exception for one that is broken: each costs one row.
+    exception for one that is broken: each costs one row. Where only some of several inputs have no output that can be
+    used, a DataFault may stand in the place of each of those, and the others keep theirs.
     """
 
     @property
@@ -127,11 +128,6 @@ class Model(Protocol):
     def load(self) -> None: ...
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]: ...
-
-
-def vector_of(answer: Embedded | Vector) -> Vector:
-    """The vector, whether or not the model told what it took."""
-    return answer.vector if isinstance(answer, Embedded) else answer
 
 
 def installed_version(distribution: str) -> str:

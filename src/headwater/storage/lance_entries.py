@@ -1,0 +1,68 @@
+"""Entries of the vector index as LanceDB holds them, and how rows of silver.embeddings become entries. Pure."""
+
+import json
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.domain.tables import TIMESTAMP
+from headwater.errors import InvalidRequest
+
+# LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
+_KEY: Final = pa.field(
+    "chunk_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}
+)
+_TEXT_COLUMNS: Final = (
+    "object_id", "customer", "modality", "text", "model", "source_model", "source_fingerprint", "fingerprint",
+)  # fmt: skip
+_COLUMNS: Final = pa.schema(
+    [
+        _KEY,
+        pa.field("seq", pa.int64(), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in _TEXT_COLUMNS),
+        pa.field("occurred_at", TIMESTAMP, nullable=False),
+        # As JSON: fetching a hit costs by the column, and these have fourteen inside.
+        pa.field("locator", pa.string()),
+        pa.field("pointer", pa.string()),
+    ]
+)
+AS_JSON: Final = ("locator", "pointer")
+SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint"}]
+
+
+def schema_of(dimension: int) -> pa.Schema:
+    return _COLUMNS.append(pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False))
+
+
+def last_of_each(rows: pa.Table) -> pa.Table:
+    """One row a key: two of one batch would both go in, and bring down every later merge of that key."""
+    numbers = {chunk_id: number for number, chunk_id in enumerate(rows["chunk_id"].to_pylist())}
+    return rows if len(numbers) == len(rows) else rows.take(pa.array(sorted(numbers.values())))
+
+
+def to_entries(rows: pa.Table) -> pa.Table:
+    vectors = rows["vector"].combine_chunks()
+    flat = (
+        vectors.flatten() if isinstance(vectors, pa.Array) else pa.concat_arrays([c.flatten() for c in vectors.chunks])
+    )
+    lengths = pc.unique(pc.list_value_length(rows["vector"])).to_pylist()
+    if len(lengths) != 1:
+        raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
+    schema = schema_of(lengths[0])
+    fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in AS_JSON}
+    columns |= {name: _as_json(rows[name]) for name in AS_JSON}
+    return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
+
+
+def dimension_of(schema: pa.Schema) -> int:
+    return int(schema.field("vector").type.list_size)
+
+
+def wrong_length(given: int, wanted: int) -> str:
+    return f"This model's index takes vectors of {wanted} numbers, not {given}."
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array([json.dumps(value) for value in column.to_pylist()], pa.string())

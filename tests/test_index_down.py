@@ -1,0 +1,106 @@
+"""An index that is down or wiped holds up nobody: tables go on, search says what it lacks, and it catches up."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import rounds
+
+from headwater import lake as lakes
+from headwater.errors import Unavailable
+from headwater.lake import Lake
+
+PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    rounds.use_cheap_models(tmp_path / "lake")
+    with lakes.init(tmp_path / "lake") as made:
+        rounds.put_round(made, rounds.make_media(tmp_path, 0), 0)
+        yield made
+
+
+@contextmanager
+def stream(lake: Lake) -> Iterator["subprocess.Popen[str]"]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(process: "subprocess.Popen[str]", what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert process.poll() is None, f"the run ended: {process.communicate()[1]}"
+        assert time.monotonic() < deadline, f"{what}: not in time"
+        time.sleep(0.2)
+
+
+def is_derived(lake: Lake) -> bool:
+    pending = lake.pending()
+    return not (pending.bronze or pending.derive or pending.embed)
+
+
+def is_found(lake: Lake) -> bool:
+    return not lake.pending()
+
+
+def assert_index_is_the_table(lake: Lake) -> None:
+    index, embedded = lake._components.index, lake.table("embeddings").to_arrow()["chunk_id"].to_pylist()
+    assert index.present(embedded) == set(embedded)
+    assert index.count() == len(embedded)
+
+
+def test_tables_go_on_while_the_index_is_down_or_wiped_and_it_is_equal_to_them_afterwards(
+    lake: Lake, tmp_path: Path
+) -> None:
+    index, away = lake.settings.lake / "index", tmp_path / "away"
+    with stream(lake) as process:
+        wait_for(process, "a first round", lambda: is_found(lake))
+        index.rename(away)
+        index.write_text("here was an index")  # so that nothing can be made in its place
+        rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
+        wait_for(process, "tables while the index is down", lambda: is_derived(lake))
+        assert lake.table("messages").to_arrow().num_rows == 6
+        embedded = lake.table("embeddings").to_arrow().num_rows
+        assert lake.status()["index"]["stale_by"] == embedded
+        with pytest.raises(Unavailable, match="index"):
+            lake.search("invoice")
+        index.unlink()
+        away.rename(index)
+        assert lake.search("round 1").stale_by > 0, "it says that it lacks some"
+        wait_for(process, "the index after it was down", lambda: is_found(lake))
+        assert_index_is_the_table(lake)
+        shutil.rmtree(index)
+        rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
+        wait_for(process, "the index after it was wiped", lambda: is_found(lake))
+    assert_index_is_the_table(lake)
+    assert lake.search("round 2").stale_by == 0
+
+
+def test_a_run_that_ends_by_itself_brings_tables_up_to_date_and_says_that_the_index_is_down(lake: Lake) -> None:
+    index = lake.settings.lake / "index"
+    shutil.rmtree(index, ignore_errors=True)
+    index.write_text("no index")
+    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run", "--once"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == Unavailable.exit_code
+    assert "index" in done.stderr and "Traceback" not in done.stderr
+    assert is_derived(lake)
+    assert lake.table("messages").to_arrow().num_rows == 3

@@ -1,0 +1,227 @@
+"""A log that is not the one that was read is noticed, told as lost and read from its beginning; nothing comes twice."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rounds
+from waiting import PATIENCE_SECONDS, wait_until
+
+from headwater import lake as lakes
+from headwater.begin import new_run, recorded
+from headwater.cli.main import main
+from headwater.clock import parse_time
+from headwater.flow.continuity import resume
+from headwater.flow.log_identity import IDENTITY
+from headwater.lake import Lake
+from headwater.storage.losses import LOST
+from headwater.storage.table_writer import TableWriter
+
+AT = parse_time("2026-03-01")
+
+
+@pytest.fixture
+def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
+    rounds.use_cheap_models(tmp_path / "lake")
+    with lakes.init(tmp_path / "lake") as made:
+        yield made
+
+
+def log_of(lake: Lake) -> Path:
+    return Path(lake.settings.text("log.uri"))
+
+
+def say(lake: Lake, *ids: str) -> None:
+    for name in ids:
+        lake.put_text(f"line {name}", customer="acme", id=name, at=AT)
+
+
+def ids(lake: Lake) -> list[str]:
+    return sorted(lake.table("events").to_arrow()["event_id"].to_pylist())
+
+
+def losses(lake: Lake) -> list[tuple[int, int | None]]:
+    return [(run.detail["first"], run.detail["until"]) for run in lake._components.ledger.unfinished(LOST)]
+
+
+def read(lake: Lake) -> dict[str, int]:
+    """What a run does first, and all that these promises are about: the log comes into bronze."""
+    with recorded(lake._components, "run") as entry:
+        run = new_run(lake._components, None, entry, None)
+        run.begin()
+        run._intake.drain()
+        run._intake.stop()
+    return entry.done
+
+
+def wipe(lake: Lake) -> None:
+    shutil.rmtree(log_of(lake))
+
+
+def set_back(lake: Lake, copy: Path) -> None:
+    wipe(lake)
+    shutil.copytree(copy, log_of(lake))
+
+
+def test_a_log_that_was_wiped_and_filled_again_is_read_from_its_beginning(lake: Lake) -> None:
+    say(lake, "a", "b", "c")
+    read(lake)
+    for new in ("d", "ef", "ghi", "jklm"):  # fewer than were read, as many, and more
+        wipe(lake)
+        say(lake, *new)
+        assert lake.pending().bronze == len(new)
+        assert lake.status()["log"] == {"lag": len(new), "lost": 1}
+        assert read(lake)["lost"] == 1
+        assert ids(lake) == sorted("abcdefghijklm"[: ord(new[-1]) - ord("a") + 1])
+        assert lake.status()["log"] == {"lag": 0, "lost": 1}
+        lake.rescan()
+        assert lake.status()["log"] == {"lag": 0, "lost": 0}
+    assert lake.status()["duplicates"] == 0
+
+
+def test_a_log_that_was_wiped_and_is_empty_is_something_to_tell(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    say(lake, "a")
+    lake.run()
+    wipe(lake)
+    assert lake.pending() and lake.pending().bronze == 0
+    main(["status", "--lake", str(lake.settings.lake)])
+    shown = capsys.readouterr().out
+    assert "1 event lost by the log" in shown and "a log that is not the one that was read" in shown
+    assert main(["run", "--once", "--lake", str(lake.settings.lake)]) == 0
+    shown = capsys.readouterr().out
+    assert "lost 1" in shown and "headwater rescan" in shown
+    assert not lake.pending()
+    assert (ids(lake), lake.status()["log"]) == (["a"], {"lag": 0, "lost": 1})
+
+
+def test_a_log_that_was_lost_before_anybody_read_it_is_missed(lake: Lake) -> None:
+    say(lake, "a", "b")
+    wipe(lake)
+    assert lake.pending()
+    say(lake, "c")
+    assert read(lake)["lost"] == 1
+    assert (ids(lake), losses(lake)) == (["c"], [(0, None)])
+
+
+def test_lines_that_somebody_deleted_unread_are_counted_one_by_one(lake: Lake) -> None:
+    say(lake, "a")
+    read(lake)
+    say(lake, "b", "c")
+    for segment in log_of(lake).glob("*.jsonl"):
+        segment.unlink()
+    say(lake, "d")
+    read(lake)
+    assert (ids(lake), losses(lake)) == (["a", "d"], [(1, 3)])
+
+
+def test_a_log_set_back_to_an_older_copy_is_noticed_however_long_it_has_grown_since(lake: Lake, tmp_path: Path) -> None:
+    say(lake, "a", "b")
+    shutil.copytree(log_of(lake), tmp_path / "copy")
+    known = {"a", "b"}
+    for later, since in (("cd", ""), ("ef", "g"), ("hi", "jk"), ("lm", "nop")):
+        say(lake, *later)
+        read(lake)
+        read_until = lake._components.log.end()[0]
+        set_back(lake, tmp_path / "copy")
+        say(lake, *since)
+        assert lake.pending().bronze == 2 + len(since)
+        assert read(lake)["lost"] == 1
+        known |= {*later, *since}
+        assert ids(lake) == sorted(known)
+        assert losses(lake) == [(read_until, None)]
+        assert lake.pending().bronze == 0
+        lake.rescan()
+    assert lake.status()["duplicates"] == 2 * 4
+
+
+def test_a_copy_of_the_whole_log_is_the_same_log(lake: Lake, tmp_path: Path) -> None:
+    say(lake, "a", "b")
+    read(lake)
+    shutil.copytree(log_of(lake), tmp_path / "copy")
+    set_back(lake, tmp_path / "copy")
+    assert lake.pending().bronze == 0
+    say(lake, "c")
+    read(lake)
+    assert (ids(lake), losses(lake), lake.status()["duplicates"]) == (["a", "b", "c"], [], 0)
+
+
+def test_a_lake_of_an_earlier_version_goes_on_with_its_log_and_misses_nothing(lake: Lake) -> None:
+    say(lake, "a", "b")
+    read(lake)
+    lake._components.ledger.set_fact(IDENTITY, "directory")
+    (log_of(lake) / ".identity").unlink()
+    assert lake.pending().bronze == 0
+    say(lake, "c")
+    assert lake.pending().bronze == 1
+    read(lake)
+    assert (ids(lake), losses(lake), lake.status()["duplicates"]) == (["a", "b", "c"], [], 0)
+
+
+def test_a_lake_of_an_earlier_version_whose_log_was_wiped_notices(lake: Lake) -> None:
+    say(lake, "a", "b")
+    read(lake)
+    lake._components.ledger.set_fact(IDENTITY, "directory")
+    wipe(lake)
+    say(lake, "c", "d")
+    read(lake)
+    assert (ids(lake), losses(lake)) == (["a", "b", "c", "d"], [(2, None)])
+
+
+def test_a_run_killed_before_it_noted_the_new_log_tells_no_second_loss(lake: Lake) -> None:
+    say(lake, "a", "b")
+    read(lake)
+    parts = lake._components
+    before = parts.ledger.fact(IDENTITY)
+    wipe(lake)
+    say(lake, "c")
+    for _ in range(2):
+        resume(TableWriter(lake.spark, lake.settings), parts.log, parts.ledger, parts.clock)
+        assert before is not None
+        parts.ledger.set_fact(IDENTITY, before)
+    assert losses(lake) == [(2, None)]
+    read(lake)
+    assert ids(lake) == ["a", "b", "c"]
+
+
+def wait_for(condition: Callable[[], Any], thread: threading.Thread) -> None:
+    wait_until(lambda: not thread.is_alive() or condition())
+    assert thread.is_alive(), "the stream has ended"
+
+
+@pytest.mark.parametrize("how", ["wiped", "swapped", "set back"])
+def test_a_log_that_is_replaced_under_a_running_stream_is_told_and_read_on(
+    lake: Lake, tmp_path: Path, how: str
+) -> None:
+    say(lake, "a")
+    shutil.copytree(log_of(lake), tmp_path / "copy")
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
+    thread.start()
+    try:
+        with lakes.open(lake.settings.lake) as other:
+            say(other, "b", "c")
+            wait_for(lambda: ids(other) == ["a", "b", "c"], thread)
+            if how == "set back":
+                set_back(other, tmp_path / "copy")
+            elif how == "wiped":
+                wipe(other)
+            else:
+                log_of(other).rename(tmp_path / "away")
+            new = ["d", "e", "f"]
+            say(other, *new)
+            wait_for(lambda: ids(other) == ["a", "b", "c", *new], thread)
+            say(other, "g")
+            wait_for(lambda: ids(other) == ["a", "b", "c", *new, "g"], thread)
+            assert losses(other) == [(3, None)]
+    finally:
+        stop.set()
+        thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
+    lines = [json.loads(line) for line in (lake.settings.lake / "logs" / "headwater.jsonl").read_text().splitlines()]
+    (told,) = [line for line in lines if line["event"] == "log.lost"]
+    assert told["way_out"] == "headwater rescan"
+    assert not lake.pending().log_anew
