@@ -25,8 +25,8 @@ import numpy as np
 import psycopg
 
 from headwater.stack.stack import Stack
-from headwater.storage.claims import SCHEMA, hash_claim
-from headwater.storage.ledger import Ledger, open_ledger
+from headwater.storage.ledger.claims import SCHEMA, hash_claim
+from headwater.storage.ledger.ledger import Ledger, open_ledger
 
 BATCH, ROUNDS, CHUNK = 5_000, 12, 500_000
 CUSTOMERS, DAYS = 20, 400

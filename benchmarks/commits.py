@@ -24,9 +24,9 @@ from headwater.domain.tables import EVENTS
 from headwater.flow.land import text_event
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage import commit
-from headwater.storage.local_path import local_path
-from headwater.storage.table_metadata import Edit, find_snapshot
+from headwater.storage.io.local_path import local_path
+from headwater.storage.tables import commit
+from headwater.storage.tables.metadata import Edit, find_snapshot
 
 SETTINGS = "[run]\ntrigger_seconds = 0.1\n[maintain]\nkeep_hours = 168\n"
 GOAL = 1.5

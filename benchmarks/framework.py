@@ -91,7 +91,7 @@ def land(media: Path, lake: Path) -> None:
 def run(lake: Path, how: str) -> None:
     """In a process of its own; tells the parent when Spark has started. `how` may leave the index for another run."""
     from headwater import lake as lakes
-    from headwater.flow.run import Run
+    from headwater.flow.drive.run import Run
 
     if how == "without index":
         Run._index = lambda self: False  # type: ignore[method-assign]

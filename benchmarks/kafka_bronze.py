@@ -27,7 +27,7 @@ from headwater.clock import parse_time, to_text, utc_now
 from headwater.flow.land import text_event
 from headwater.settings import Settings
 from headwater.stack.stack import Stack, settings_text
-from headwater.storage.pointer_log import PointerLog
+from headwater.storage.log.pointer_log import PointerLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,8 +90,8 @@ def plain(lake: Path, *, follow: bool) -> None:
     """What a Spark user would write first."""
     from pyspark.sql import functions as F
 
-    from headwater.storage.kafka_conf import KafkaPlace
-    from headwater.storage.spark import start_spark
+    from headwater.storage.log.kafka_conf import KafkaPlace
+    from headwater.storage.spark.session import start_spark
 
     settings = settings_of(lake)
     place = KafkaPlace.parse(settings.text("log.uri"))
@@ -119,10 +119,10 @@ def plain(lake: Path, *, follow: bool) -> None:
 def bronze(lake: Path, *, follow: bool) -> None:
     from headwater.components import Components
     from headwater.domain.tables import EVENTS
-    from headwater.flow.intake import StreamIntake
-    from headwater.flow.run import Run
+    from headwater.flow.drive.intake import StreamIntake
+    from headwater.flow.drive.run import Run
     from headwater.lake import Lake
-    from headwater.storage.table_writer import TableWriter
+    from headwater.storage.tables.writer import TableWriter
 
     parts = Components(settings_of(lake))
     with Lake(parts):

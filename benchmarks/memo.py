@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from headwater.settings import resolve
-from headwater.storage.memo import open_memo
+from headwater.storage.memo.memo import open_memo
 
 BEFORE, BEFORE_VECTORS = "1c48ba4", 40_000
 DIMENSION, AT_ONCE, LOOKED, MORE = 384, 512, 1_000, 5_000
@@ -134,7 +134,7 @@ def main() -> None:
         print(json.dumps(run_phase(Path(directory), source, phase, int(count))))
         return
     with tempfile.NamedTemporaryFile(suffix=".py") as source:
-        show = ["git", "show", f"{options.before}:src/headwater/storage/memo.py"]
+        show = ["git", "show", f"{options.before}:src/headwater/storage/memo/memo.py"]
         source.write(subprocess.run(show, check=True, capture_output=True, cwd=Path(__file__).parent).stdout)
         source.flush()
         before = measure("before", BEFORE_VECTORS, source.name)

@@ -132,8 +132,8 @@ def land(directory: Path, lake: Path) -> None:
 def headwater(lake: Path) -> None:
     """An arm: the live flow. The parent hears when derive begins, when its models are done, when it is committed."""
     from headwater import lake as lakes
-    from headwater.flow import run as runs
     from headwater.flow.derive import stage
+    from headwater.flow.drive import run as runs
 
     def told(what: str, function: Any, *, after: bool) -> Any:
         def call(*args: Any, **options: Any) -> Any:

@@ -33,7 +33,7 @@ from headwater.domain.progress import NEXT_SEQ
 from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, Table
 from headwater.settings import FILE_NAME
 from headwater.stack.stack import Stack
-from headwater.storage import catalog as catalogs
+from headwater.storage.tables import catalog as catalogs
 
 SEED: Final = 20260301
 FILE_ROWS: Final = 20_000

@@ -103,7 +103,7 @@ def arm(work: str, lake: Path) -> None:
 @contextmanager
 def spark_timed() -> Iterator[Callable[[], float]]:
     """How long Spark took to start, wherever that happens; 0 as long as it has not."""
-    from headwater.storage import spark
+    from headwater.storage.spark import session as spark
 
     spent, started = [0.0], spark.start_spark
 

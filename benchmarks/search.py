@@ -34,8 +34,8 @@ from headwater.domain.tables import EMBEDDINGS, EVENTS, Table
 from headwater.flow.models.lexical import DIMENSION, Lexical
 from headwater.flow.search import search
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage.vector_index import ANYTHING, Filter, VectorIndex, open_index
+from headwater.storage.index.vector_index import ANYTHING, Filter, VectorIndex, open_index
+from headwater.storage.tables import catalog as catalogs
 
 SEED: Final = 20260301
 BATCH: Final = 10_000

@@ -136,7 +136,7 @@ def bronze_arm(directory: Path, count: int) -> None:
     from headwater import lake as lakes
     from headwater.domain.tables import EVENTS
     from headwater.flow import bronze
-    from headwater.flow.intake import open_intake
+    from headwater.flow.drive.intake import open_intake
     from headwater.flow.land import text_event
 
     with lakes.init(directory / "lake") as lake:
@@ -169,11 +169,11 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater.flow import parts as dealing
     from headwater.flow.derive.plan import plan_work
     from headwater.flow.derive.stage import derive_next
+    from headwater.flow.drive.register_models import settle_models
     from headwater.flow.embed.stage import embed_next
     from headwater.flow.index import index_next
-    from headwater.flow.models.introduce import settle_models
     from headwater.flow.rows import Cut
-    from headwater.storage.model_book import read_book
+    from headwater.storage.ledger.model_book import read_book
 
     sent = [0]
     pack = dealing._pack

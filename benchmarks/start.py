@@ -26,8 +26,8 @@ def plain(lake: Path) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     from headwater.settings import resolve
-    from headwater.storage.jars import EMBEDDED
-    from headwater.storage.spark import catalog_conf
+    from headwater.storage.spark.jars import EMBEDDED
+    from headwater.storage.spark.session import catalog_conf
 
     packages = ",".join(f"{jar.group}:{jar.artifact}:{jar.revision}" for jar in EMBEDDED)
     builder = SparkSession.builder.master("local[*]").config("spark.jars.packages", packages)
@@ -39,7 +39,7 @@ def plain(lake: Path) -> "SparkSession":
 
 def headwater(lake: Path) -> "SparkSession":
     from headwater.settings import resolve
-    from headwater.storage.spark import start_spark
+    from headwater.storage.spark.session import start_spark
 
     return start_spark(resolve(lake, {}, {}, {}))
 

@@ -12,8 +12,8 @@ from headwater.domain.progress import NEXT_SEQ, Progress
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage.peek import peek_progress
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.read_progress import peek_progress
 
 
 def test_creating_the_tables_twice_is_once(settings: Settings) -> None:

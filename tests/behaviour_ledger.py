@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import Conflict, NotFound
-from headwater.storage.claims_upgrade import bring_over_claims
-from headwater.storage.lease import Process
-from headwater.storage.ledger import Ledger, open_ledger
-from headwater.storage.ledger_copy import count_claims, read_ledger, write_ledger
+from headwater.storage.ledger.claims_upgrade import bring_over_claims
+from headwater.storage.ledger.copy import count_claims, read_ledger, write_ledger
+from headwater.storage.ledger.lease import Process
+from headwater.storage.ledger.ledger import Ledger, open_ledger
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -101,7 +101,7 @@ def test_a_silent_holder_is_succeeded_and_told_so_when_it_wakes(ledger: Ledger) 
 _HOLDER = """
 import sys, time
 from datetime import UTC, datetime
-from headwater.storage.ledger import open_ledger
+from headwater.storage.ledger.ledger import open_ledger
 open_ledger(sys.argv[1]).acquire_lease("run", "headwater run", 3600, datetime.now(UTC))
 print("held", flush=True)
 time.sleep(60)
@@ -259,8 +259,8 @@ def make_old_claims(ledger: Ledger, rows: Sequence[tuple[str, str, str, int, int
 
 _UPGRADE = """
 import sys
-from headwater.storage import claims_upgrade
-from headwater.storage.ledger import open_ledger
+from headwater.storage.ledger import claims_upgrade
+from headwater.storage.ledger.ledger import open_ledger
 claims_upgrade._STEP = 7
 claims_upgrade.bring_over_claims(open_ledger(sys.argv[1]))
 """

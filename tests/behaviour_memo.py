@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.settings import Settings
-from headwater.storage import memo_merge, memo_pack, memo_shelf
-from headwater.storage.memo import Memo, open_memo
-from headwater.storage.memo_shelf import Shelf
+from headwater.storage.memo import merge as memo_merge
+from headwater.storage.memo import pack as memo_pack
+from headwater.storage.memo import shelf as memo_shelf
+from headwater.storage.memo.memo import Memo, open_memo
+from headwater.storage.memo.shelf import Shelf
 
 PRINT = "feed0123feed0123"
 PLACE = f"transcribe/{PRINT}"
@@ -326,8 +328,8 @@ _PACK = """
 import json, sys
 from pathlib import Path
 from headwater.settings import resolve
-from headwater.storage import memo_merge, memo_pack
-from headwater.storage.memo import open_memo
+from headwater.storage.memo import merge as memo_merge, pack as memo_pack
+from headwater.storage.memo.memo import open_memo
 memo_merge.FILE_BYTES = memo_pack.FILE_BYTES = 20_000
 memo_pack.SMALL_RUN = 10_000
 settings = resolve(Path(sys.argv[1]), {}, json.loads(sys.argv[2]), {})

@@ -17,7 +17,7 @@ from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
 from headwater.errors import InvalidRequest
 from headwater.settings import resolve
-from headwater.storage.pointer_log import PointerLog, open_pointer_log
+from headwater.storage.log.pointer_log import PointerLog, open_pointer_log
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

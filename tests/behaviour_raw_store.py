@@ -13,7 +13,7 @@ import pytest
 
 from headwater.domain.pointer import Pointer
 from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound, Unavailable
-from headwater.storage.raw_store import RawStore
+from headwater.storage.raw.store import RawStore
 
 PART_BYTES = 5 << 20
 KEY = "audio/acme/2026-01-31/call.wav"

@@ -16,8 +16,8 @@ from headwater.domain import tables
 from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.lexical import DIMENSION
 from headwater.settings import Settings
-from headwater.storage import lance_organise
-from headwater.storage.vector_index import Filter, Vector, VectorIndex, open_index
+from headwater.storage.index import lance_optimize as lance_organise
+from headwater.storage.index.vector_index import Filter, Vector, VectorIndex, open_index
 
 PRINT = "feed0123feed0123"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headwater.settings import Settings, resolve
-from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.spark.session import start_spark, stop_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

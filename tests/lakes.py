@@ -10,7 +10,7 @@ from headwater.domain import tables
 from headwater.domain.progress import CONSUMED, DUPLICATES, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
 from headwater.flow.models.lexical import Lexical
-from headwater.storage import catalog as catalogs
+from headwater.storage.tables import catalog as catalogs
 
 CALL: Final = "audio/acme/2026-03-01/call.wav"
 SCREEN: Final = "images/globex/2026-03-01/screen.png"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from headwater.errors import Unavailable
 from headwater.settings import Settings
-from headwater.storage.commit import Committer, SqlTables
-from headwater.storage.metadata_location import MetadataLocations, open_metadata_locations
+from headwater.storage.tables.commit import Committer, SqlTables
+from headwater.storage.tables.metadata_location import MetadataLocations, open_metadata_locations
 
 
 class LosingLocations:

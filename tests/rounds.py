@@ -13,8 +13,8 @@ from PIL import Image
 from headwater.domain.tables import EVENTS, TABLES
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.peek import peek_progress
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.tables.read_progress import peek_progress
 
 CHEAP = """\
 [models]

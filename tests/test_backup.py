@@ -22,7 +22,7 @@ from headwater.cli.main import main
 from headwater.domain.progress import CONSUMED, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
-from headwater.storage import catalog as catalogs
+from headwater.storage.tables import catalog as catalogs
 
 
 class Done(NamedTuple):
@@ -162,7 +162,7 @@ import os, signal, sys
 from pathlib import Path
 from headwater.components import Components
 from headwater.settings import load
-from headwater.upkeep.restore import restore
+from headwater.upkeep.backup.restore import restore
 
 def report(text):
     if sys.argv[3] in text:

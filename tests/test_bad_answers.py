@@ -16,11 +16,11 @@ from bad_models import GOOD, SPOKEN, WRITTEN
 from headwater import lake as lakes
 from headwater.errors import Unavailable
 from headwater.flow.derive.plan import plan_work
-from headwater.flow.models.introduce import settle_models
+from headwater.flow.drive.register_models import settle_models
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.memo import open_memo
-from headwater.storage.model_book import read_book
+from headwater.storage.ledger.model_book import read_book
+from headwater.storage.memo.memo import open_memo
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MODELS = """\

@@ -16,7 +16,7 @@ from headwater.flow.embed.texts import next_texts
 from headwater.flow.index import index_next
 from headwater.flow.rows import Cut
 from headwater.lake import Lake
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.tables.writer import TableWriter
 
 MANY = Cut(rows=1_000, bytes=1 << 40)
 

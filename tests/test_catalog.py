@@ -10,7 +10,7 @@ from behaviour_catalog import *  # noqa: F403
 
 from headwater import settings as settings_module
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
+from headwater.storage.tables import catalog as catalogs
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def test_the_catalog_waits_for_a_lock_and_lets_readers_read(settings: Settings) 
 
 
 def test_importing_the_module_imports_no_catalog_library() -> None:
-    code = "import sys, headwater.storage.catalog; print('pyiceberg' in sys.modules, 'sqlalchemy' in sys.modules)"
+    loaded = "print('pyiceberg' in sys.modules, 'sqlalchemy' in sys.modules)"
+    code = f"import sys, headwater.storage.tables.catalog; {loaded}"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False", "False"]

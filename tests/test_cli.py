@@ -18,7 +18,7 @@ from waiting import wait_until
 from headwater.cli.main import COMMANDS, main
 from headwater.demo import tour
 from headwater.errors import Conflict
-from headwater.storage.ledger import open_ledger
+from headwater.storage.ledger.ledger import open_ledger
 from headwater.upkeep.format import FORMAT
 
 PROGRAM = [sys.executable, "-m", "headwater"]

@@ -14,7 +14,7 @@ from headwater.clock import utc_now
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import QUARANTINE, TRANSCRIPTS
 from headwater.settings import FILE_NAME
-from headwater.storage.model_book import change_book
+from headwater.storage.ledger.model_book import change_book
 
 OLD, NEW, HALF, DOWN = "transcribe-print", "aaaa000011112222", "aaaa000033334444", "bbbb000011112222"
 SECTIONS = """

@@ -16,7 +16,7 @@ from headwater.clock import utc_now
 from headwater.domain.tables import TABLES
 from headwater.errors import Conflict
 from headwater.lake import Lake
-from headwater.storage.ledger import open_ledger
+from headwater.storage.ledger.ledger import open_ledger
 
 HOUR = timedelta(hours=1)
 

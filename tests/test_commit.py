@@ -16,14 +16,14 @@ from headwater.domain.tables import EVENTS, MESSAGES, METADATA, TABLES
 from headwater.errors import Conflict, OutcomeUnknown, Unavailable
 from headwater.lake import Lake
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage import commit, warehouse_files
-from headwater.storage.commit import Base, Committer
-from headwater.storage.holding import holding
-from headwater.storage.local_path import local_path
-from headwater.storage.peek import peek_progress
-from headwater.storage.table_metadata import Edit, edit_for, snapshot_ids
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.io.local_path import local_path
+from headwater.storage.ledger.hold_lease import holding
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables import commit, warehouse_files
+from headwater.storage.tables.commit import Base, Committer
+from headwater.storage.tables.metadata import Edit, edit_for, snapshot_ids
+from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.writer import TableWriter
 
 
 @pytest.fixture

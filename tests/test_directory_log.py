@@ -13,10 +13,10 @@ import pytest
 from behaviour_pointer_log import START, event, ids_in, start_writer
 
 from headwater.errors import Unavailable
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.log_stream import read_segments
-from headwater.storage.pointer_log import ADOPTED
-from headwater.storage.segment_merge import MERGE_SEGMENTS, SEGMENT_BYTES
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.log.pointer_log import ADOPTED
+from headwater.storage.log.segment_merge import MERGE_SEGMENTS, SEGMENT_BYTES
+from headwater.storage.log.stream import read_segments
 
 HOURS = 48
 
@@ -42,7 +42,7 @@ def following(log: DirectoryLog, start: int) -> list[int]:
     return [offset for batch in read_segments(log, start, 1 << 20) for offset in batch["log_offset"].to_pylist()]
 
 
-_IDENTIFY = "import sys; from headwater.storage.directory_log import DirectoryLog; from pathlib import Path; "
+_IDENTIFY = "import sys; from headwater.storage.log.directory_log import DirectoryLog; from pathlib import Path; "
 _IDENTIFY += "sys.stdin.readline(); print(DirectoryLog(Path(sys.argv[1]), 48).identity())"
 
 

@@ -20,11 +20,11 @@ from headwater import lake as lakes
 from headwater.domain.quarantine import RETRY_DUE
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import Conflict, InvalidRequest, NotFound
-from headwater.flow import retry
-from headwater.flow.pending import expect_due
+from headwater.flow.drive import retry
+from headwater.flow.drive.pending import expect_due
 from headwater.lake import Lake
-from headwater.storage.commit import Committer
-from headwater.storage.expiry import took_files
+from headwater.storage.tables.commit import Committer
+from headwater.storage.tables.expire_snapshots import took_files
 
 BAD = "audio/acme/2026-03-01/cut.wav"
 WHY = "the customer lost the original"

@@ -13,14 +13,14 @@ from lakes import small_lake
 from headwater import lake as lakes
 from headwater.clock import utc_now
 from headwater.errors import Conflict
-from headwater.storage.ledger import Ledger, open_ledger
+from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.upkeep.exclusion import LEASES, alone
 
 # In a process of its own, until its input ends.
 _HOLDER = """
 import sys
 from headwater.clock import utc_now
-from headwater.storage.ledger import open_ledger
+from headwater.storage.ledger.ledger import open_ledger
 from headwater.upkeep.exclusion import alone
 
 with alone(open_ledger(sys.argv[1]), sys.argv[2], utc_now):

@@ -20,12 +20,12 @@ from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import NotFound, SnapshotExpired
 from headwater.lake import Lake
-from headwater.storage import reading
-from headwater.storage.catalog import Tables
-from headwater.storage.commit import Committer
-from headwater.storage.expiry import HOUR_MS, Keep
-from headwater.storage.local_path import local_path
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.io.local_path import local_path
+from headwater.storage.query import reader as reading
+from headwater.storage.tables.catalog import Tables
+from headwater.storage.tables.commit import Committer
+from headwater.storage.tables.expire_snapshots import HOUR_MS, Keep
+from headwater.storage.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

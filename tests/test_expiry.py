@@ -13,13 +13,14 @@ from sample_rows import rows
 from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.lake import Lake
-from headwater.storage import expiry, table_writer
-from headwater.storage.commit import Committer
-from headwater.storage.expiry import HOUR_MS, Keep, expirable
-from headwater.storage.local_path import local_path
-from headwater.storage.rewrite import remove_rows
-from headwater.storage.table_metadata import snapshot_ids
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.io.local_path import local_path
+from headwater.storage.tables import expire_snapshots as expiry
+from headwater.storage.tables import writer as table_writer
+from headwater.storage.tables.commit import Committer
+from headwater.storage.tables.expire_snapshots import HOUR_MS, Keep, expirable
+from headwater.storage.tables.metadata import snapshot_ids
+from headwater.storage.tables.rewrite_files import remove_rows
+from headwater.storage.tables.writer import TableWriter
 
 NOW = 2_000_000 * HOUR_MS
 

@@ -19,7 +19,7 @@ from headwater.flow.derive import fetch as fetching
 from headwater.flow.derive.fetch import Fetcher
 from headwater.flow.derive.sandbox import Sandbox
 from headwater.flow.derive.source import Limits
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.raw.directory_store import DirectoryRawStore
 
 NOBODY = 65534
 KEY = "audio/acme/2026-03-01/a.wav"

@@ -21,11 +21,11 @@ from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict
 from headwater.lake import Lake
 from headwater.settings import load
-from headwater.storage import table_writer
-from headwater.storage.commit import Committer
-from headwater.storage.model_book import read_book
-from headwater.storage.table_writer import TableWriter
-from headwater.upkeep.maintenance import apply_maintenance, plan_maintenance
+from headwater.storage.ledger.model_book import read_book
+from headwater.storage.tables import writer as table_writer
+from headwater.storage.tables.commit import Committer
+from headwater.storage.tables.writer import TableWriter
+from headwater.upkeep.maintenance.maintain import apply_maintenance, plan_maintenance
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -14,10 +14,10 @@ from headwater.cli.main import main
 from headwater.domain.progress import SNAPSHOT
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
-from headwater.storage import catalog as catalogs
-from headwater.storage.ledger import Ledger, open_ledger
-from headwater.storage.peek import peek_progress
-from headwater.storage.table_evolution import _stamp
+from headwater.storage.ledger.ledger import Ledger, open_ledger
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.schema_evolution import _stamp
 from headwater.upkeep.format import FORMAT, Upgrade, apply_upgrade, check_format, plan_upgrade, set_format
 
 NO_CATALOG = cast(Any, None)  # these upgrades touch none

@@ -18,13 +18,13 @@ from headwater.cli.main import main
 from headwater.clock import parse_time, utc_now
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
-from headwater.flow.intake import DirectoryIntake
+from headwater.flow.drive.intake import DirectoryIntake
 from headwater.lake import Lake
 from headwater.settings import resolve
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.losses import LOST
-from headwater.storage.peek import peek_progress
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.ledger.losses import LOST
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.writer import TableWriter
 
 AT = parse_time("2026-03-01")
 PATIENCE_SECONDS = 30

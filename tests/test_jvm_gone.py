@@ -74,7 +74,7 @@ _AGAIN = """
 import os, signal, sys
 from headwater import lake as lakes
 from headwater.errors import Unavailable
-from headwater.storage import spark
+from headwater.storage.spark import session as spark
 
 with lakes.open(sys.argv[1]) as lake:
     assert lake.run().started

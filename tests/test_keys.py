@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwater.domain.keys import PART_BYTES_MAX, chat_key, encode_part, raw_key
 from headwater.domain.modality import Modality
 from headwater.errors import InvalidRequest
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.raw.directory_store import DirectoryRawStore
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOSTILE = [

@@ -27,8 +27,8 @@ from headwater.flow.land import (
     land_stream,
     land_text,
 )
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.raw.directory_store import DirectoryRawStore
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
 
@@ -260,8 +260,8 @@ _LANDER = """
 import sys
 from pathlib import Path
 from headwater.flow.land import land_many
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.raw.directory_store import DirectoryRawStore
 lake = Path(sys.argv[1])
 for landed in land_many(DirectoryRawStore(lake / "raw"), DirectoryLog(lake / "log", 48), [lake / "inbox"], "acme"):
     print(landed.event.object_id, flush=True)

@@ -7,8 +7,8 @@ import pytest
 from behaviour_ledger import *  # noqa: F403
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
-from headwater.storage.ledger import open_ledger
-from headwater.storage.postgres_database import conninfo_of, place_of
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.postgres_database import conninfo_of, place_of
 
 
 @pytest.fixture

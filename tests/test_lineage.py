@@ -21,12 +21,12 @@ from headwater.domain.progress import CONSUMED, DUPLICATES, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
 from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage.history import holding_snapshots
-from headwater.storage.pointer_log import open_pointer_log
-from headwater.storage.raw_store import RawStore, open_raw_store
-from headwater.storage.vector_index import VectorIndex, open_index
-from headwater.storage.where import Where
+from headwater.storage.index.vector_index import VectorIndex, open_index
+from headwater.storage.log.pointer_log import open_pointer_log
+from headwater.storage.query.history import holding_snapshots
+from headwater.storage.raw.store import RawStore, open_raw_store
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.row_filter import Where
 from headwater.upkeep.health import status
 from headwater.upkeep.lineage import Trace, fetch_object, trace
 
@@ -197,7 +197,10 @@ def test_trace_and_status_load_no_jvm_no_pandas_and_no_index_library(lake: Lake)
 import sys
 from pathlib import Path
 from headwater import settings
-from headwater.storage import catalog, pointer_log, raw_store, vector_index
+from headwater.storage.tables import catalog
+from headwater.storage.log import pointer_log
+from headwater.storage.raw import store as raw_store
+from headwater.storage.index import vector_index
 from headwater.upkeep import health, lineage
 chosen = settings.resolve(Path({str(lake.settings.lake)!r}), {{}}, {{}}, {{}})
 reader, index = catalog.open_reader(chosen), vector_index.open_index(chosen)

@@ -15,11 +15,11 @@ from headwater import lake as lakes
 from headwater.begin import new_run, recorded
 from headwater.cli.main import main
 from headwater.clock import parse_time
-from headwater.flow.continuity import resume
-from headwater.flow.log_identity import IDENTITY
+from headwater.flow.log.continuity import resume
+from headwater.flow.log.identity import IDENTITY
 from headwater.lake import Lake
-from headwater.storage.losses import LOST
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.ledger.losses import LOST
+from headwater.storage.tables.writer import TableWriter
 
 AT = parse_time("2026-03-01")
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from headwater.flow.loop import Loop
+from headwater.flow.drive.loop import Loop
 
 PATIENCE_SECONDS = 30
 

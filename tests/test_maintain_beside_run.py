@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 600
 # Small files and a short tail are enough to organise for, as in a lake of millions at its worst moment.
 _EAGER = """
 import sys
-from headwater.storage import lance_organise
+from headwater.storage.index import lance_optimize as lance_organise
 lance_organise.TAIL_ROWS, lance_organise.TAIL_SHARE = 1, 1 << 30
 lance_organise.SMALL_FILES, lance_organise.ROWS_PER_SMALL_FILE = 0, 1 << 30
 from headwater.cli.main import main

@@ -12,8 +12,8 @@ from headwater import lake as lakes
 from headwater.domain.tables import MESSAGES
 from headwater.errors import Conflict
 from headwater.lake import Lake
-from headwater.storage.table_writer import TableWriter
-from headwater.upkeep.compaction import compact
+from headwater.storage.tables.writer import TableWriter
+from headwater.upkeep.maintenance.compaction import compact
 
 LINES = 8
 

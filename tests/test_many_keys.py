@@ -19,9 +19,9 @@ from headwater import lake as lakes
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict
 from headwater.lake import Lake
-from headwater.storage.key_file import KeyFile
-from headwater.storage.raw_directory import DirectoryRawStore
-from headwater.upkeep.migration_raw import copy_late, copy_raw
+from headwater.storage.io.key_file import KeyFile
+from headwater.storage.raw.directory_store import DirectoryRawStore
+from headwater.upkeep.migration.raw_objects import copy_late, copy_raw
 from headwater.upkeep.rescan import plan_rescan
 
 EVENTS_MANY = 100_000
@@ -122,7 +122,7 @@ def test_a_key_file_keeps_any_name_once_and_in_order() -> None:
 
 _MANY_KEYS = """
 import resource
-from headwater.storage.key_file import KeyFile
+from headwater.storage.io.key_file import KeyFile
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

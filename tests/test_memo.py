@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import DataFault
 from headwater.settings import Settings, resolve
-from headwater.storage.memo import open_memo
+from headwater.storage.memo.memo import open_memo
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from headwater.settings import resolve
-from headwater.storage.memo import open_memo
+from headwater.storage.memo.memo import open_memo
 memo = open_memo(resolve(Path(sys.argv[1]), {}, {}, {}))
 shelf, rng = memo.shelf("embed", "feed"), np.random.default_rng(7)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

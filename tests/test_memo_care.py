@@ -16,11 +16,11 @@ from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.progress import CONSUMED, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, TRANSCRIPTS
 from headwater.lake import Lake
-from headwater.storage import catalog as catalogs
-from headwater.storage.memo import open_memo
-from headwater.storage.model_book import change_book, read_book
-from headwater.storage.table_evolution import stamp_progress
-from headwater.upkeep.memo_care import ShelfCare, plan_memo
+from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.storage.memo.memo import open_memo
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.schema_evolution import stamp_progress
+from headwater.upkeep.maintenance.memo import ShelfCare, plan_memo
 
 NOW = datetime.now(UTC)
 KEYS = checksums(10)

@@ -15,8 +15,8 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import TABLES
 from headwater.errors import Unavailable
-from headwater.flow.pending import Pending
-from headwater.storage.ledger import Ledger, open_ledger
+from headwater.flow.drive.pending import Pending
+from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.upkeep import metrics
 from headwater.upkeep.metrics import Family, serving
 

@@ -23,11 +23,11 @@ from headwater.domain.progress import CONSUMED, Progress
 from headwater.domain.tables import EVENTS, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict
 from headwater.settings import FILE_NAME, load
-from headwater.storage import catalog as catalogs
-from headwater.storage.ledger import open_ledger
-from headwater.storage.memo import open_memo
-from headwater.storage.row_hash import hash_refs
-from headwater.upkeep.new_settings import BEFORE, merge, to_toml
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.memo.memo import open_memo
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.row_hash import hash_refs
+from headwater.upkeep.migration.new_settings import BEFORE, merge, to_toml
 
 KILLS = ("object", "file", "registered", "noted:3", "ledger", "verified", "moved", "switched")
 SHELF, REMEMBERED = ("transcribe", "print"), {"ab" * 32: {"text": "hello"}}

@@ -12,8 +12,8 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.errors import InvalidRequest
 from headwater.settings import FILE_NAME, Settings, load, resolve
-from headwater.upkeep.migration_places import moving, shown
-from headwater.upkeep.new_settings import BEFORE
+from headwater.upkeep.migration.new_settings import BEFORE
+from headwater.upkeep.migration.places import moving, shown
 
 PASSWORD = "p@ss/w0rd"
 

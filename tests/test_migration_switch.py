@@ -14,8 +14,8 @@ from headwater.errors import Conflict, Unavailable
 from headwater.flow.land import land_text
 from headwater.settings import FILE_NAME, load
 from headwater.upkeep.format import FORMAT
-from headwater.upkeep.migration import migrate as move
-from headwater.upkeep.new_settings import BEFORE, merge, settings_of
+from headwater.upkeep.migration.migrate import migrate as move
+from headwater.upkeep.migration.new_settings import BEFORE, merge, settings_of
 
 
 def some_parts(directory: Path, *names: str) -> Path:

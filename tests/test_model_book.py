@@ -8,8 +8,8 @@ import pytest
 
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.errors import Conflict, InvalidRequest, NotFound
-from headwater.storage.ledger import open_ledger
-from headwater.storage.model_book import change_book, read_book
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.model_book import change_book, read_book
 
 OLD = KnownModel("transcribe", "old", "old 1", "0" * 16, State.ACTIVE, "2026-03-01")
 NEW = KnownModel("transcribe", "new", "new 2", "abcd" * 4, State.BESIDE, "2026-03-02", replayed=True)

@@ -16,11 +16,11 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict, NotFound
-from headwater.storage.commit import Base, Committer
-from headwater.storage.expiry import HOUR_MS, Keep
-from headwater.storage.local_path import local_path
-from headwater.storage.table_metadata import Edit
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.io.local_path import local_path
+from headwater.storage.tables.commit import Base, Committer
+from headwater.storage.tables.expire_snapshots import HOUR_MS, Keep
+from headwater.storage.tables.metadata import Edit
+from headwater.storage.tables.writer import TableWriter
 
 DAY_MS = 24 * HOUR_MS
 
@@ -238,7 +238,7 @@ def test_a_restore_after_an_empty_lake_was_made_in_its_place_works(
 ) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.storage.catalog import create_tables
+    from headwater.storage.tables.catalog import create_tables
     from headwater.upkeep.format import set_format
 
     file, then = tmp_path / "lake.backup", texts(lake)

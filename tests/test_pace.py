@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from headwater.flow.pace import Pace
+from headwater.flow.drive.pace import Pace
 
 
 def walk(pace: Pace, took: Callable[[int], float], batches: int = 30) -> list[int]:

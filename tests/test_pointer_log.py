@@ -14,9 +14,9 @@ from behaviour_pointer_log import START, event, ids_in, start_writer
 from headwater.clock import utc_now
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.settings import resolve
-from headwater.storage.directory_log import SEGMENT_BYTES, DirectoryLog
-from headwater.storage.log_stream import read_segments
-from headwater.storage.pointer_log import open_pointer_log
+from headwater.storage.log.directory_log import SEGMENT_BYTES, DirectoryLog
+from headwater.storage.log.pointer_log import open_pointer_log
+from headwater.storage.log.stream import read_segments
 
 RETENTION_HOURS = 48
 DEAD = timedelta(hours=RETENTION_HOURS, seconds=1)

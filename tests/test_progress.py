@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headwater.domain.progress import STAMP, Progress, SnapshotNote, snapshot_property
 from headwater.errors import Conflict
-from headwater.storage.table_metadata import Edit, edit_for, next_metadata, progress_in
+from headwater.storage.tables.metadata import Edit, edit_for, next_metadata, progress_in
 
 LOG = {"log": {"0": 5}}
 

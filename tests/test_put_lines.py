@@ -17,7 +17,7 @@ from headwater.cli.main import main
 from headwater.domain.event import Event
 from headwater.errors import InvalidRequest, Unavailable
 from headwater.flow.land import BATCH_EVENTS, TEXT_BYTES_MAX, Landed, land_lines
-from headwater.storage.directory_log import DirectoryLog
+from headwater.storage.log.directory_log import DirectoryLog
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from behaviour_raw_store import KEY, LARGE, PART_BYTES, put_small, put_streamed
 from headwater.domain.pointer import Pointer
 from headwater.errors import Conflict, DataFault, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings, Value, resolve
-from headwater.storage.raw_directory import INCOMING, DirectoryRawStore
-from headwater.storage.raw_store import RawStore, open_raw_store
+from headwater.storage.raw.directory_store import INCOMING, DirectoryRawStore
+from headwater.storage.raw.store import RawStore, open_raw_store
 
 
 def _settings(lake: Path, **options: Value) -> Settings:
@@ -41,7 +41,7 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones(tmp_path: Path) -> Non
 
 
 def test_an_s3_server_that_does_not_answer_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.s3.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("headwater.storage.io.s3.RETRY_SECONDS", 0.2)
     options: dict[str, Value] = {
         "s3__endpoint": "http://127.0.0.1:9",
         "s3__access_key": "a",
@@ -119,7 +119,7 @@ def test_a_full_disk_keeps_nothing_and_works_again_once_there_is_room(directory:
 _KILLED = """
 import io, os, signal, sys
 from pathlib import Path
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.raw.directory_store import DirectoryRawStore
 class Deadly(io.BytesIO):
     def read(self, size=-1):
         if self.tell() >= 3 << 20:

@@ -18,10 +18,10 @@ from headwater import settings as settings_module
 from headwater.domain import tables
 from headwater.errors import InvalidRequest, NotFound
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage import reading
-from headwater.storage.table_evolution import add_columns
-from headwater.storage.where import Between
+from headwater.storage.query import reader as reading
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.row_filter import Between
+from headwater.storage.tables.schema_evolution import add_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from headwater.flow.derive.stage import WHOLE_OBJECT, held_objects
 from headwater.lake import Lake
 from headwater.models import Budget
 from headwater.settings import FILE_NAME
-from headwater.storage.local_path import local_path
+from headwater.storage.io.local_path import local_path
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SPEECH, LOUDER, DEAF = "speech", "louder", "deaf"

@@ -11,7 +11,7 @@ from headwater import lake as lakes
 from headwater.domain.modality import Modality
 from headwater.errors import NotFound
 from headwater.lake import Lake
-from headwater.storage.losses import LOST, close_losses, count_lost
+from headwater.storage.ledger.losses import LOST, close_losses, count_lost
 from headwater.upkeep.rescan import apply_rescan, event_of, plan_rescan
 
 LATER = datetime.now(UTC) + timedelta(hours=1)

@@ -8,7 +8,7 @@ from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS, MESSAGES
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.peek import peek_progress
+from headwater.storage.tables.read_progress import peek_progress
 
 MODELS = """\
 [model.near]

@@ -19,7 +19,7 @@ from headwater import lake as lakes
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import TRANSCRIPTS
 from headwater.errors import Conflict
-from headwater.storage.model_book import change_book, read_book
+from headwater.storage.ledger.model_book import change_book, read_book
 
 OLD, NEW = "transcribe-print", "aaaa000011112222"
 PATIENCE_SECONDS = 120

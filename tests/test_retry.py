@@ -16,12 +16,12 @@ from headwater.begin import new_run, recorded
 from headwater.domain.model_book import State
 from headwater.domain.tables import EVENTS, METADATA
 from headwater.errors import Conflict
+from headwater.flow.drive.register_models import introduce
+from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import embed_again
-from headwater.flow.models.introduce import introduce
-from headwater.flow.run import Run
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.model_book import change_book, read_book
+from headwater.storage.ledger.model_book import change_book, read_book
 
 
 @pytest.fixture

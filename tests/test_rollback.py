@@ -10,7 +10,7 @@ import rounds
 from headwater import lake as lakes
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, TABLES, TRANSCRIPTS, Table
 from headwater.lake import Lake
-from headwater.storage.peek import peek_progress
+from headwater.storage.tables.read_progress import peek_progress
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.lexical import Lexical
 from headwater.flow.models.port import ModelCard
 from headwater.flow.search import SearchAnswer, search
-from headwater.storage.vector_index import VectorIndex, open_index
+from headwater.storage.index.vector_index import VectorIndex, open_index
 
 SAID = (
     ("acme", "audio", "the caller wants a refund for a damaged laptop and asks when the money arrives"),

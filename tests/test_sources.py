@@ -13,8 +13,8 @@ from headwater.cli.main import main
 from headwater.errors import InvalidRequest
 from headwater.flow.land import land_many
 from headwater.flow.sources import Skipped, Source, expand
-from headwater.storage.directory_log import DirectoryLog
-from headwater.storage.raw_directory import DirectoryRawStore
+from headwater.storage.log.directory_log import DirectoryLog
+from headwater.storage.raw.directory_store import DirectoryRawStore
 
 SECRET = b"a password"
 

@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import Conflict, InvalidRequest, Unavailable
 from headwater.settings import Settings, resolve
-from headwater.storage import jars, spark_process
-from headwater.storage.jars import EMBEDDED, Jar, resolve_jars
-from headwater.storage.java import Java, check_java
-from headwater.storage.scratch import remove_abandoned
-from headwater.storage.spark import engine_conf, start_spark, stop_spark
-from headwater.storage.spark_catalog import catalog_conf
+from headwater.storage.io.java import Java, check_java
+from headwater.storage.io.scratch import remove_abandoned
+from headwater.storage.spark import jars
+from headwater.storage.spark import jvm as spark_process
+from headwater.storage.spark.catalog_conf import catalog_conf
+from headwater.storage.spark.jars import EMBEDDED, Jar, resolve_jars
+from headwater.storage.spark.session import engine_conf, start_spark, stop_spark
 
 PATIENCE_SECONDS = 120
 
@@ -31,7 +32,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from headwater.settings import resolve
-from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.spark.session import start_spark, stop_spark
 lake = Path(sys.argv[1])
 spark = start_spark(resolve(lake, {}, {}, {}))
 spark.sql("create namespace lake.n")
@@ -123,7 +124,7 @@ def test_the_jvm_and_its_workers_die_with_python_even_by_sigkill(tmp_path: Path)
     process.communicate()
     until(lambda: all(gone(child) for child in family))
     left = aged_scratch(tmp_path / "tmp")
-    next_one = "from headwater.storage.scratch import scratch_directory; print(scratch_directory())"
+    next_one = "from headwater.storage.io.scratch import scratch_directory; print(scratch_directory())"
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     made = subprocess.run([sys.executable, "-c", next_one], env=environment, check=True, capture_output=True, text=True)
     assert made.stdout.strip() != str(left)
@@ -205,9 +206,9 @@ def test_an_archive_that_does_not_fit_is_ignored(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; sys.prefix = sys.argv[1]\n"
         "from headwater.settings import resolve\n"
-        "from headwater.storage.spark import *\n"
-        "from headwater.storage.spark_process import archive_file\n"
-        "from headwater.storage.jars import resolve_jars\n"
+        "from headwater.storage.spark.session import *\n"
+        "from headwater.storage.spark.jvm import archive_file\n"
+        "from headwater.storage.spark.jars import resolve_jars\n"
         "archive = archive_file(check_java(), resolve_jars())\n"
         "archive.parent.mkdir(parents=True); archive.write_bytes(b'no archive' * 1000)\n"
         "spark = start_spark(resolve(Path(sys.argv[1]), {}, {}, {}))\n"
@@ -325,7 +326,7 @@ def test_a_jar_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_importing_the_module_imports_no_pyspark() -> None:
-    script = "import sys, headwater.storage.spark; sys.exit('pyspark' in sys.modules)"
+    script = "import sys, headwater.storage.spark.session; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

@@ -14,8 +14,8 @@ from headwater.domain.tables import EVENTS, MESSAGES, TABLES
 from headwater.flow.parts import spread
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.peek import peek_progress
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.writer import TableWriter
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

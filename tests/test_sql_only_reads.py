@@ -18,8 +18,8 @@ from lakes import small_lake
 from headwater import lake as lakes
 from headwater.errors import InvalidRequest, NotFound
 from headwater.lake import Lake
-from headwater.storage import reading
-from headwater.storage.statement import parse
+from headwater.storage.query import reader as reading
+from headwater.storage.query.statement import parse
 
 SECRET = "the secret of this machine"
 # What cannot be written as text, or is another kind when it is: ANALYZE is a VACUUM, SET VARIABLE a SET.

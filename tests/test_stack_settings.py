@@ -15,7 +15,7 @@ from headwater.stack.lake_file import STACK_FILE, with_settings, write_settings
 from headwater.stack.part import Site
 from headwater.stack.stack import PARTS, Stack
 from headwater.stack.state import State
-from headwater.storage.jars import jars_for
+from headwater.storage.spark.jars import jars_for
 
 KAFKA = {"log.uri": "kafka://127.0.0.1:21000/headwater.events"}
 S3 = {"raw.uri": "s3://headwater/raw", "s3.endpoint": "http://127.0.0.1:22000", "s3.secret_key": "hush"}

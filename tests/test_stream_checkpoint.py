@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings, resolve
-from headwater.storage.stream_checkpoint import fresh_checkpoint
+from headwater.storage.log.checkpoint import fresh_checkpoint
 
 BATCHES = 25
 

@@ -16,9 +16,9 @@ from conftest import lake_settings
 from headwater.cli.main import main
 from headwater.errors import InvalidRequest
 from headwater.settings import resolve
-from headwater.storage.packed_environment import PYTHON, is_shipped, jars_conf, own_modules, pack, shipped_conf
-from headwater.storage.spark import engine_conf
-from headwater.storage.spark_submit import submit_line
+from headwater.storage.spark.packed_environment import PYTHON, is_shipped, jars_conf, own_modules, pack, shipped_conf
+from headwater.storage.spark.session import engine_conf
+from headwater.storage.spark.submit import submit_line
 
 FAR = "spark://cluster.example:7077"
 NEAR = "spark://127.0.0.1:7077"
@@ -136,7 +136,7 @@ def test_archives_that_nobody_uses_are_removed_but_for_the_newest_few(
     """Every change of a file makes another, of hundreds of megabytes."""
     monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
     packing = f"pack(Path({str(site)!r}), {{}}, lambda _: None)"
-    line = "from pathlib import Path; from headwater.storage.packed_environment import pack"
+    line = "from pathlib import Path; from headwater.storage.spark.packed_environment import pack"
     line += f"; print({packing}, flush=True)"
 
     def change(number: int) -> None:
@@ -177,7 +177,7 @@ time.sleep(60)
 """
 _WRAPPER = """
 import os, sys
-from headwater.storage.spark_driver import run_submitted
+from headwater.storage.spark.submit_process import run_submitted
 sys.exit(run_submitted([sys.argv[1]], os.environ))
 """
 

@@ -8,7 +8,7 @@ from behaviour_vector_index import embeddings
 
 from headwater import settings as settings_module
 from headwater.settings import Settings
-from headwater.storage.vector_index import VectorIndex, open_index
+from headwater.storage.index.vector_index import VectorIndex, open_index
 
 
 @pytest.fixture

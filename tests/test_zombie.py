@@ -11,7 +11,7 @@ import zombies
 from headwater import lake as lakes
 from headwater.domain.tables import TABLES
 from headwater.lake import Lake
-from headwater.storage.peek import peek_progress
+from headwater.storage.tables.read_progress import peek_progress
 
 # Where a run may fall asleep: before and after it has read, claimed, staged, written and landed something.
 POINTS = (

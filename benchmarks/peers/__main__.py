@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from headwater.storage.cache import cache_directory
-from headwater.storage.jars import resolve_jars
+from headwater.storage.io.cache import cache_directory
+from headwater.storage.spark.jars import resolve_jars
 from peers import table, tree
 from peers.arms import ARMS, HEADWATER, PHASES, Arm, Phase
 from peers.environments import PATHS, python_for

@@ -9,9 +9,9 @@ from headwater import faults, telemetry
 from headwater.components import Components
 
 if TYPE_CHECKING:
-    from headwater.flow.run import Run
-    from headwater.storage.holding import Held
-    from headwater.storage.table_writer import TableWriter
+    from headwater.flow.drive.run import Run
+    from headwater.storage.ledger.hold_lease import Held
+    from headwater.storage.tables.writer import TableWriter
     from headwater.upkeep.journal import JournalEntry
 
 Report = Callable[[str, int], None]
@@ -37,7 +37,7 @@ def alone(parts: Components, kind: str, stop: threading.Event | None = None) -> 
 @contextmanager
 def recorded(parts: Components, kind: str, listen: Callable[[str], None] | None = None) -> "Iterator[JournalEntry]":
     """With an outcome in the journal; what Spark raises is one of our errors there, and for the caller."""
-    from headwater.storage.spark_errors import translated_spark
+    from headwater.storage.spark.errors import translated_spark
     from headwater.upkeep.journal import recorded
 
     with recorded(parts.settings, parts.ledger, kind, parts.clock, listen) as entry, translated_spark():
@@ -50,8 +50,8 @@ def new_writer(parts: Components, held: "Held | None") -> "TableWriter":
     Without a lease nobody is: that is for tests, which are alone.
     """
     from headwater.domain.tables import TABLES
-    from headwater.storage.peek import peek_progress
-    from headwater.storage.table_writer import TableWriter
+    from headwater.storage.tables.read_progress import peek_progress
+    from headwater.storage.tables.writer import TableWriter
 
     if held is None:
         return TableWriter(parts.spark_and_index(), parts.settings)
@@ -70,8 +70,8 @@ def new_run(
     stop: threading.Event | None = None,
 ) -> "Run":
     """Starts Spark."""
-    from headwater.flow.account import Account
-    from headwater.flow.run import Run
+    from headwater.flow.drive.account import Account
+    from headwater.flow.drive.run import Run
 
     return Run(
         new_writer(parts, held),

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, utc_now
 from headwater.settings import Settings
-from headwater.storage.ledger import Ledger, open_ledger
-from headwater.storage.pointer_log import PointerLog, open_pointer_log
-from headwater.storage.raw_store import RawStore, open_raw_store
+from headwater.storage.ledger.ledger import Ledger, open_ledger
+from headwater.storage.log.pointer_log import PointerLog, open_pointer_log
+from headwater.storage.raw.store import RawStore, open_raw_store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from headwater.domain.model_book import ModelBook
     from headwater.flow.models.port import Model
-    from headwater.storage.catalog import Tables
-    from headwater.storage.query_process import QueryProcesses
-    from headwater.storage.table_writer import TableWriter
-    from headwater.storage.vector_index import VectorIndex
+    from headwater.storage.index.vector_index import VectorIndex
+    from headwater.storage.query.process import QueryProcesses
+    from headwater.storage.tables.catalog import Tables
+    from headwater.storage.tables.writer import TableWriter
 
 
 class Components:
@@ -40,7 +40,7 @@ class Components:
     @property
     def log_to_write(self) -> PointerLog:
         """The same, and the ledger knows which one it is: who publishes asks for this."""
-        from headwater.flow.log_identity import note_identity
+        from headwater.flow.log.identity import note_identity
 
         note_identity(self.log, self.ledger)
         return self.log
@@ -51,27 +51,27 @@ class Components:
 
     @cached_property
     def catalog(self) -> "Catalog":
-        from headwater.storage.catalog import open_catalog
+        from headwater.storage.tables.catalog import open_catalog
 
         return open_catalog(self.settings)
 
     @cached_property
     def reader(self) -> "Tables":
         """The same tables for those who only read: half the imports."""
-        from headwater.storage.catalog import open_reader
+        from headwater.storage.tables.catalog import open_reader
 
         return open_reader(self.settings)
 
     @cached_property
     def queries(self) -> "QueryProcesses":
         """For queries that are not ours."""
-        from headwater.storage.query_process import QueryProcesses
+        from headwater.storage.query.process import QueryProcesses
 
         return QueryProcesses(self.settings)
 
     def book(self) -> "ModelBook":
         """Read each time: a flip counts from the next question on."""
-        from headwater.storage.model_book import read_book
+        from headwater.storage.ledger.model_book import read_book
 
         return read_book(self.ledger)
 
@@ -109,26 +109,26 @@ class Components:
 
     @cached_property
     def index(self) -> "VectorIndex":
-        from headwater.storage.vector_index import open_index
+        from headwater.storage.index.vector_index import open_index
 
         return open_index(self.settings)
 
     @cached_property
     def spark(self) -> "SparkSession":
-        from headwater.storage.spark import start_spark
+        from headwater.storage.spark.session import start_spark
 
         return start_spark(self.settings)
 
     def table_writer(self) -> "TableWriter":
         """For who rewrites files beside a run, under a lease that fences no rows; starts Spark."""
-        from headwater.storage.table_writer import TableWriter
+        from headwater.storage.tables.writer import TableWriter
 
         return TableWriter(self.spark_and_index(), self.settings)
 
     def spark_and_index(self) -> "SparkSession":
         """For who will write to the index: its library takes seconds to load, and so does the JVM. A session whose JVM
         is gone is succeeded by another."""
-        from headwater.storage.spark import is_alive, start_spark
+        from headwater.storage.spark.session import is_alive, start_spark
 
         if "spark" not in self.__dict__ or not is_alive(self.spark):
             self.__dict__["spark"] = start_spark(self.settings, meanwhile=self.index.prepare)
@@ -139,6 +139,6 @@ class Components:
         if "queries" in self.__dict__:
             self.queries.close()
         if "spark" in self.__dict__:
-            from headwater.storage.spark import stop_spark
+            from headwater.storage.spark.session import stop_spark
 
             stop_spark(self.__dict__.pop("spark"))

@@ -4,7 +4,10 @@ A bad *record* never raises one of these: it becomes a quarantine row. A bad req
 What they say is always text that a table, a journal and a terminal take, whatever a foreign library said.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+# What to say where a database of a lake is gone.
+WAY_BACK: Final = "If it is lost, bring it back from a backup: headwater restore FILE; for a new lake: headwater init"
 
 
 class HeadwaterError(Exception):

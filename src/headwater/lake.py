@@ -18,11 +18,11 @@ from headwater.table_reader import TableReader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.flow.drive.pending import Pending
     from headwater.flow.land import Landed
-    from headwater.flow.pending import Pending
     from headwater.flow.search import SearchAnswer
     from headwater.models import Models
-    from headwater.upkeep.maintenance import MaintenancePlan, TableDone
+    from headwater.upkeep.maintenance.maintain import MaintenancePlan, TableDone
     from headwater.upkeep.quarantine import DismissalPlan
     from headwater.upkeep.rescan import RescanPlan
 
@@ -106,7 +106,7 @@ class Lake:
         limit: int = 10,
     ) -> "SearchAnswer":
         from headwater.flow.search import search
-        from headwater.storage.peek import peek_progress
+        from headwater.storage.tables.read_progress import peek_progress
 
         parts = self._components
         only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
@@ -133,9 +133,9 @@ class Lake:
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""
-        from headwater.flow.log_identity import find_unread
-        from headwater.flow.pending import find_pending, has_stragglers, is_due
-        from headwater.storage.peek import peek_progress
+        from headwater.flow.drive.pending import find_pending, has_stragglers, is_due
+        from headwater.flow.log.identity import find_unread
+        from headwater.storage.tables.read_progress import peek_progress
 
         parts = self._components
         return find_pending(
@@ -176,16 +176,16 @@ class Lake:
 
     def plan_maintenance(self) -> "MaintenancePlan":
         """What `maintain` would do; starts no JVM."""
-        from headwater.storage.model_book import read_book
-        from headwater.upkeep.maintenance import plan_maintenance
+        from headwater.storage.ledger.model_book import read_book
+        from headwater.upkeep.maintenance.maintain import plan_maintenance
 
         parts = self._components
         return plan_maintenance(parts.reader, self.settings, read_book(parts.ledger), now=parts.clock())
 
     def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
         """Compact and expire; safe beside a run."""
-        from headwater.storage.commit import Committer
-        from headwater.upkeep.maintenance import apply_maintenance, end_uploads, pack_memo
+        from headwater.storage.tables.commit import Committer
+        from headwater.upkeep.maintenance.maintain import apply_maintenance, end_uploads, pack_memo
 
         with begin.alone(self._components, "maintain"), begin.recorded(self._components, "maintain"):
             plan, parts, told = self.plan_maintenance(), self._components, report or _silent
@@ -308,8 +308,8 @@ def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake
 
 def init(directory: str | Path) -> Lake:
     """Make a lake, or open the one that is there; starts no JVM. Conflict where one was that has lost a part."""
-    from headwater.storage.catalog import create_tables
-    from headwater.storage.whole_file import write_whole
+    from headwater.storage.io.whole_file import write_whole
+    from headwater.storage.tables.catalog import create_tables
     from headwater.upkeep.format import has_format, set_format
     from headwater.upkeep.lost import check_not_lost
 

@@ -15,11 +15,11 @@ from headwater.components import Components
 from headwater.domain.model_book import KnownModel, ModelBook, State
 
 if TYPE_CHECKING:
+    from headwater.flow.drive.replay import Allow
     from headwater.flow.models.port import Model
-    from headwater.flow.replay import Allow
     from headwater.flow.spent import Spent
-    from headwater.upkeep.quote import Quote
-    from headwater.upkeep.retire import RetirePlan
+    from headwater.upkeep.models.quote import Quote
+    from headwater.upkeep.models.retire import RetirePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Models:
 
     def list(self) -> list[dict[str, Any]]:
         """Every model that the lake knows, with what it has made; starts no JVM."""
-        from headwater.upkeep.model_list import list_models
+        from headwater.upkeep.models.list import list_models
 
         return list_models(self._parts.reader, self._parts.settings, self.book())
 
@@ -64,8 +64,8 @@ class Models:
 
     def quote(self, step: str, model: str) -> "Quote":
         """What a replay would read, call and cost; starts no JVM."""
-        from headwater.storage.memo import open_memo
-        from headwater.upkeep.quote import Quoting
+        from headwater.storage.memo.memo import open_memo
+        from headwater.upkeep.models.quote import Quoting
 
         settings = self._parts.settings
         known, book = self._candidate(step, model), self.book()
@@ -83,7 +83,7 @@ class Models:
         stop: threading.Event | None = None,
     ) -> Replayed:
         """Bring a model in beside the active one, or go on where it was left; with nothing to do, no Spark."""
-        from headwater.storage.model_book import change_book
+        from headwater.storage.ledger.model_book import change_book
 
         quote, begun = self.quote(step, model), time.monotonic()
         known = self._candidate(step, model)
@@ -92,8 +92,8 @@ class Models:
             return Replayed(quote, True, 0, {}, time.monotonic() - begun)
         stop = stop or threading.Event()
         with begin.alone(self._parts, "replay", stop) as held, begin.recorded(self._parts, "replay") as entry:
-            from headwater.flow.models.introduce import settle_models
-            from headwater.flow.replay import replay
+            from headwater.flow.drive.register_models import settle_models
+            from headwater.flow.drive.replay import replay
 
             run = begin.new_run(self._parts, held, entry, report, stop)
             settle_models(run.settings, run.ledger, run.clock)
@@ -106,7 +106,7 @@ class Models:
 
     def compare(self, step: str, one: str, other: str) -> dict[str, Any]:
         """Two models' rows side by side; starts no JVM."""
-        from headwater.upkeep.compare import Comparing
+        from headwater.upkeep.models.compare import Comparing
 
         book = self.book()
         comparing = Comparing(self._parts.reader, self._parts.index, self._loaded)
@@ -114,7 +114,7 @@ class Models:
 
     def activate(self, step: str, model: str, *, force: bool = False) -> dict[str, Any]:
         """Let readers see this one's rows from now on; starts no JVM. With `force`, though objects wait for it."""
-        from headwater.storage.model_book import change_book
+        from headwater.storage.ledger.model_book import change_book
 
         book = self._parts.book()
         known, before = book.find(step, model), book.active(step)
@@ -133,7 +133,7 @@ class Models:
 
     def plan_retire(self, step: str, model: str) -> "RetirePlan":
         """What `retire` would take away; starts no JVM."""
-        from headwater.upkeep.retire import plan_retire
+        from headwater.upkeep.models.retire import plan_retire
 
         return plan_retire(self._parts.reader, self.book().find(step, model))
 
@@ -146,7 +146,7 @@ class Models:
         plan: "RetirePlan | None" = None,
     ) -> "RetirePlan":
         """Take a model out. Conflict, and nothing changed, where it is active or no longer what `plan` has."""
-        from headwater.upkeep.retire import apply_retire, begin_retire, plan_retire
+        from headwater.upkeep.models.retire import apply_retire, begin_retire, plan_retire
 
         parts = self._parts
         with begin.alone(parts, "retire") as held, begin.recorded(parts, "retire"):
@@ -191,7 +191,7 @@ class Models:
         """A flip of what search shows needs an index that has it all, or a run that is bringing it up."""
         from headwater.domain.tables import EMBEDDINGS
         from headwater.errors import Conflict
-        from headwater.storage.peek import peek_progress
+        from headwater.storage.tables.read_progress import peek_progress
 
         ledger = self._parts.ledger
         behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
@@ -221,7 +221,7 @@ class Models:
 
 
 def _allow(quote: "Quote", budget: Budget, *, paid: bool) -> "Allow":
-    from headwater.flow.replay import Allowance
+    from headwater.flow.drive.replay import Allowance
 
     begun = time.monotonic()
 

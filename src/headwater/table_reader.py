@@ -21,7 +21,7 @@ class TableReader:
         self.table = table
 
     def to_arrow(self) -> "pa.Table":
-        from headwater.storage.reading import scan, seen
+        from headwater.storage.query.reader import scan, seen
 
         return seen(scan(self._components.reader, self.table.name), self.table, self._hidden)
 
@@ -30,7 +30,7 @@ class TableReader:
 
     def to_duckdb(self) -> "duckdb.DuckDBPyRelation":
         """A relation to go on querying; its connection has the other tables as views too."""
-        from headwater.storage.reading import duck
+        from headwater.storage.query.reader import duck
 
         return duck(self._components.reader, hidden=self._hidden).table(self.table.name)
 

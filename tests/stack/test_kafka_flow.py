@@ -33,12 +33,12 @@ from headwater.flow.land import land_stream, land_text, text_event
 from headwater.lake import Lake
 from headwater.settings import Settings
 from headwater.stack.stack import Stack
-from headwater.storage.catalog import create_tables
-from headwater.storage.kafka_conf import KafkaPlace
-from headwater.storage.kafka_log import KafkaLog
-from headwater.storage.ledger import Ledger
-from headwater.storage.losses import LOST
-from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.losses import LOST
+from headwater.storage.log.kafka_conf import KafkaPlace
+from headwater.storage.log.kafka_log import KafkaLog
+from headwater.storage.spark.session import start_spark, stop_spark
+from headwater.storage.tables.catalog import create_tables
 from headwater.upkeep.format import set_format
 from headwater.upkeep.rescan import apply_rescan, plan_rescan
 

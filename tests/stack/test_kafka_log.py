@@ -12,9 +12,9 @@ from waiting import wait_until
 
 from headwater.errors import InvalidRequest, NotFound, Unavailable
 from headwater.settings import resolve
-from headwater.storage import kafka_log
-from headwater.storage.kafka_conf import java_conf
-from headwater.storage.kafka_log import KafkaLog
+from headwater.storage.log import kafka_log
+from headwater.storage.log.kafka_conf import java_conf
+from headwater.storage.log.kafka_log import KafkaLog
 
 
 @pytest.fixture

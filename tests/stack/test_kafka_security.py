@@ -9,10 +9,10 @@ from own_parts import SecureKafka, make_identity, running, site
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings, resolve
-from headwater.storage import kafka_log
-from headwater.storage.kafka_log import KafkaLog
-from headwater.storage.log_stream import stream_log
-from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.log import kafka_log
+from headwater.storage.log.kafka_log import KafkaLog
+from headwater.storage.log.stream import stream_log
+from headwater.storage.spark.session import start_spark, stop_spark
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from headwater.domain.tables import EVENTS, MESSAGES, TABLES
 from headwater.errors import Conflict, HeadwaterError, OutcomeUnknown
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, resolve
-from headwater.storage import commit, postgres_database
-from headwater.storage.commit import Committer
-from headwater.storage.expiry import Keep
-from headwater.storage.rewrite import remove_rows
-from headwater.storage.spark import start_spark, stop_spark
-from headwater.storage.table_metadata import snapshot_ids
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.ledger import postgres_database
+from headwater.storage.spark.session import start_spark, stop_spark
+from headwater.storage.tables import commit
+from headwater.storage.tables.commit import Committer
+from headwater.storage.tables.expire_snapshots import Keep
+from headwater.storage.tables.metadata import snapshot_ids
+from headwater.storage.tables.rewrite_files import remove_rows
+from headwater.storage.tables.writer import TableWriter
 
 # An answer to a commit, or to anything else that the catalog is asked.
 COMMITS = b"UPDATE iceberg_tables"

@@ -16,7 +16,7 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.settings import Settings, load
 from headwater.stack.stack import Stack
-from headwater.upkeep.new_settings import to_toml
+from headwater.upkeep.migration.new_settings import to_toml
 
 KEYS = ("endpoint", "access_key", "secret_key", "region")
 PLACES = ("raw.uri", "catalog.warehouse", "index.uri", "memo.uri")

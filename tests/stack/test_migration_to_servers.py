@@ -18,8 +18,8 @@ from headwater.domain.progress import Progress
 from headwater.domain.tables import TABLES, TRANSCRIPTS
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import FILE_NAME, Settings, load
-from headwater.storage.row_hash import hash_refs
-from headwater.upkeep.new_settings import to_toml
+from headwater.storage.tables.row_hash import hash_refs
+from headwater.upkeep.migration.new_settings import to_toml
 
 # One in each part that is copied, and one in the switch.
 KILLS = ("object:3", "file:2", "registered:3", "ledger", "moved")

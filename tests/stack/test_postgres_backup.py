@@ -14,8 +14,8 @@ from headwater.cli.main import main
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES
 from headwater.errors import Conflict, NotFound
 from headwater.settings import FILE_NAME, Settings
-from headwater.storage.pointers import read_pointers
-from headwater.storage.warehouse_files import WarehouseFiles
+from headwater.storage.tables.current_metadata import read_pointers
+from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 
 def test_a_lost_database_comes_back(stack_lake: Settings, postgres_uri: str, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from behaviour_catalog import *  # noqa: F403
 from headwater.domain import tables
 from headwater.errors import Unavailable
 from headwater.settings import Settings, resolve
-from headwater.storage import catalog as catalogs
-from headwater.storage import postgres_database
-from headwater.storage.peek import peek_progress
-from headwater.storage.reading import run_sql, scan
-from headwater.storage.spark import start_spark, stop_spark
-from headwater.storage.spark_catalog import JDBC_LIMITS, catalog_conf
+from headwater.storage.ledger import postgres_database
+from headwater.storage.query.reader import run_sql, scan
+from headwater.storage.spark.catalog_conf import JDBC_LIMITS, catalog_conf
+from headwater.storage.spark.session import start_spark, stop_spark
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.read_progress import peek_progress
 
 
 @pytest.fixture

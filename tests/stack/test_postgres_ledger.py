@@ -10,10 +10,10 @@ from behaviour_ledger import *  # noqa: F403
 from behaviour_ledger import NOW
 
 from headwater.errors import Conflict, InvalidRequest, Unavailable
-from headwater.storage import postgres_database
-from headwater.storage.holding import holding
-from headwater.storage.ledger import Ledger, open_ledger
-from headwater.storage.postgres_database import PostgresDatabase
+from headwater.storage.ledger import postgres_database
+from headwater.storage.ledger.hold_lease import holding
+from headwater.storage.ledger.ledger import Ledger, open_ledger
+from headwater.storage.ledger.postgres_database import PostgresDatabase
 
 
 @pytest.fixture

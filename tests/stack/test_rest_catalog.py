@@ -24,12 +24,12 @@ from headwater.domain.tables import MESSAGES
 from headwater.errors import Unavailable
 from headwater.settings import FILE_NAME, Settings, resolve
 from headwater.stack.ivy import Module, fetch
-from headwater.storage import catalog as catalogs
-from headwater.storage.cache import cache_directory
-from headwater.storage.jars import resolve_jars, spark_home
-from headwater.storage.peek import peek_progress
-from headwater.storage.spark import start_spark, stop_spark
-from headwater.storage.table_writer import TableWriter
+from headwater.storage.io.cache import cache_directory
+from headwater.storage.spark.jars import resolve_jars, spark_home
+from headwater.storage.spark.session import start_spark, stop_spark
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.writer import TableWriter
 
 ICEBERG = "1.11.0"
 MODULES = (

@@ -17,11 +17,11 @@ from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import FILE_NAME, Chosen, Settings
-from headwater.storage.object_copy import copy_objects
-from headwater.storage.raw_directory import DirectoryRawStore
-from headwater.storage.raw_s3 import S3RawStore
-from headwater.storage.s3 import S3Target
-from headwater.storage.vector_index import open_index
+from headwater.storage.index.vector_index import open_index
+from headwater.storage.io.s3 import S3Target
+from headwater.storage.raw.directory_store import DirectoryRawStore
+from headwater.storage.raw.s3_store import S3RawStore
+from headwater.upkeep.migration.object_copy import copy_objects
 
 BOTH = pytest.mark.parametrize("data", [b"abc", LARGE], ids=["small", "large"])
 

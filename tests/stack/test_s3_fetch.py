@@ -16,7 +16,7 @@ from headwater.flow.derive.fetch import Fetcher
 from headwater.flow.derive.sandbox import Sandbox
 from headwater.flow.derive.source import Limits
 from headwater.settings import Settings
-from headwater.storage.raw_store import open_raw_store
+from headwater.storage.raw.store import open_raw_store
 
 S3 = ("s3.endpoint", "s3.region", "s3.access_key", "s3.secret_key", "s3.path_style")
 

@@ -6,7 +6,7 @@ from behaviour_vector_index import *  # noqa: F403
 
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings, resolve
-from headwater.storage.vector_index import open_index
+from headwater.storage.index.vector_index import open_index
 
 
 @pytest.fixture

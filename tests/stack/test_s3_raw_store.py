@@ -13,9 +13,9 @@ from own_parts import Forwarder, forwarding
 
 from headwater.errors import Conflict, InvalidRequest
 from headwater.settings import Settings, resolve
-from headwater.storage.raw_s3 import S3RawStore
-from headwater.storage.raw_store import RawStore, open_raw_store
-from headwater.storage.s3 import S3Target
+from headwater.storage.io.s3 import S3Target
+from headwater.storage.raw.s3_store import S3RawStore
+from headwater.storage.raw.store import RawStore, open_raw_store
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from headwater.domain.tables import EMBEDDINGS, MESSAGES, QUARANTINE
 from headwater.errors import NotFound
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, Settings
-from headwater.storage.table_evolution import add_columns
+from headwater.storage.tables.schema_evolution import add_columns
 
 DAYS = 3
 ROWS = 1_500  # of each day, with a vector that no compression makes smaller

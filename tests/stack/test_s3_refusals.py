@@ -20,8 +20,8 @@ from headwater.flow.derive.fetch import Fetcher
 from headwater.flow.derive.source import Limits
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, Settings, resolve
-from headwater.storage.raw_store import open_raw_store
-from headwater.storage.spark import start_spark, stop_spark
+from headwater.storage.raw.store import open_raw_store
+from headwater.storage.spark.session import start_spark, stop_spark
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 S3 = ("endpoint", "region", "access_key", "secret_key")
@@ -136,7 +136,7 @@ def test_one_object_of_many_may_be_broken_in_any_way(
     monkeypatch: pytest.MonkeyPatch,
     refusal: tuple[int, str],
 ) -> None:
-    monkeypatch.setattr("headwater.storage.s3.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("headwater.storage.io.s3.RETRY_SECONDS", 0.2)
     store = open_raw_store(f"s3://{bucket}/raw", s3_settings)
     broken = store.put_bytes("audio/acme/2026-03-01/broken.wav", b"abc", "audio/wav").to_dict()
     fetcher = fetcher_at(gate, s3_settings, bucket, tmp_path)

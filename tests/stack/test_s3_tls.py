@@ -18,12 +18,12 @@ from headwater import lake as lakes
 from headwater.errors import HeadwaterError, InvalidRequest
 from headwater.settings import FILE_NAME, Settings, resolve
 from headwater.stack.stack import settings_text
-from headwater.storage import catalog as catalogs
-from headwater.storage.raw_s3 import S3RawStore
-from headwater.storage.reading import scan
-from headwater.storage.s3 import S3Target
-from headwater.storage.spark import engine_conf, start_spark, stop_spark
-from headwater.storage.vector_index import open_index
+from headwater.storage.index.vector_index import open_index
+from headwater.storage.io.s3 import S3Target
+from headwater.storage.query.reader import scan
+from headwater.storage.raw.s3_store import S3RawStore
+from headwater.storage.spark.session import engine_conf, start_spark, stop_spark
+from headwater.storage.tables import catalog as catalogs
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_raw_objects_of_any_size_come_and_go(settings: Settings) -> None:
 
 
 def test_a_server_that_nobody_vouches_for_is_not_spoken_to(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.s3.RETRY_SECONDS", 1.0)
-    monkeypatch.setattr("headwater.storage.s3.ATTEMPTS", 1)
+    monkeypatch.setattr("headwater.storage.io.s3.RETRY_SECONDS", 1.0)
+    monkeypatch.setattr("headwater.storage.io.s3.ATTEMPTS", 1)
     stranger = without_authority(settings)
     store = S3RawStore(S3Target.from_settings("s3://headwater/raw", stranger), PART_BYTES)
     calls: list[Callable[[], object]] = [

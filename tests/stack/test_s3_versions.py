@@ -10,8 +10,8 @@ from behaviour_raw_store import KEY, LARGE, PART_BYTES, put_streamed
 
 from headwater.errors import Conflict, DataFault
 from headwater.settings import Settings
-from headwater.storage.raw_s3 import S3RawStore
-from headwater.storage.s3 import S3Target
+from headwater.storage.io.s3 import S3Target
+from headwater.storage.raw.s3_store import S3RawStore
 
 SIZES = pytest.mark.parametrize("data", [b"abc", LARGE], ids=["small", "large"])
 

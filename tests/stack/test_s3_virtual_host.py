@@ -16,12 +16,12 @@ from behaviour_vector_index import PRINT, embeddings, vectors
 from own_parts import Forwarder, NamedS3, environment, forwarding, running, site
 
 from headwater.settings import Settings, resolve
-from headwater.storage import catalog as catalogs
-from headwater.storage.raw_s3 import S3RawStore
-from headwater.storage.reading import scan
-from headwater.storage.s3 import S3Target
-from headwater.storage.spark import start_spark, stop_spark
-from headwater.storage.vector_index import open_index
+from headwater.storage.index.vector_index import open_index
+from headwater.storage.io.s3 import S3Target
+from headwater.storage.query.reader import scan
+from headwater.storage.raw.s3_store import S3RawStore
+from headwater.storage.spark.session import start_spark, stop_spark
+from headwater.storage.tables import catalog as catalogs
 
 
 class Listening(Forwarder):

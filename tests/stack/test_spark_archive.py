@@ -4,10 +4,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from headwater.storage.jars import EMBEDDED, KAFKA, POSTGRES, S3, resolve_jars
-from headwater.storage.java import check_java
-from headwater.storage.spark_archive import prepare_spark
-from headwater.storage.spark_process import archive_file, class_path
+from headwater.storage.io.java import check_java
+from headwater.storage.spark.class_archive import prepare_spark
+from headwater.storage.spark.jars import EMBEDDED, KAFKA, POSTGRES, S3, resolve_jars
+from headwater.storage.spark.jvm import archive_file, class_path
 
 
 def test_a_lake_on_servers_starts_with_the_classes_of_the_embedded_lakes_archive(tmp_path: Path) -> None:

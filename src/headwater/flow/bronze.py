@@ -27,11 +27,11 @@ from headwater.domain.modality import Modality
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
-from headwater.flow.continuity import LogReplaced, Loss, find_lost, record_losses
-from headwater.flow.log_identity import is_same_log, note_marks
-from headwater.storage.ledger import Ledger
-from headwater.storage.pointer_log import PointerLog
-from headwater.storage.table_writer import TableWriter
+from headwater.flow.log.continuity import LogReplaced, Loss, find_lost, record_losses
+from headwater.flow.log.identity import is_same_log, note_marks
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.tables.writer import TableWriter
 
 _PLACE: Final = ("log_partition", "log_offset", "log_end")
 _SEEN: Final = pa.schema(
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def take(writer: TableWriter, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
-    """Bring a micro-batch of log lines, as `storage.log_stream` gives them, into bronze.
+    """Bring a micro-batch of log lines, as `storage.log.stream` gives them, into bronze.
 
     Raises LogReplaced where they may be of another log than the one that the positions speak of.
     """

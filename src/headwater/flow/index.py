@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from headwater import faults
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict
-from headwater.storage.ledger import Ledger
-from headwater.storage.table_writer import TableWriter
-from headwater.storage.vector_index import VectorIndex
+from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.tables.writer import TableWriter
 
 _FACT: Final = "index"
 

@@ -27,8 +27,8 @@ from headwater.domain.modality import CONTENT_TYPES, Modality, classify
 from headwater.domain.pointer import Pointer
 from headwater.errors import HeadwaterError, InvalidRequest
 from headwater.flow.sources import Skipped, Source, expand, unreadable
-from headwater.storage.pointer_log import PointerLog
-from headwater.storage.raw_store import ObjectStat, RawStore
+from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.raw.store import ObjectStat, RawStore
 
 TEXT_BYTES_MAX: Final = 256 << 10  # an event must fit a log message; Kafka's default is 1 MB, JSON may double a text
 BATCH_EVENTS: Final = 256

@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.errors import HeadwaterError, InternalError, describe, sound_text
-from headwater.storage.packed_environment import is_local
-from headwater.storage.spark_errors import translate
+from headwater.storage.spark.errors import translate
+from headwater.storage.spark.packed_environment import is_local
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]

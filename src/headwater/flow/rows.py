@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headwater.storage.packed_environment import is_local
-from headwater.storage.table_writer import Rows, TableWriter
+from headwater.storage.spark.packed_environment import is_local
+from headwater.storage.tables.writer import Rows, TableWriter
 
 # What the driver takes in hand by itself: some tens of megabytes, and on a cluster only what is quicker that way.
 _IN_DRIVER: Final = {True: 50_000, False: 2_000}

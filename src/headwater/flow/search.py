@@ -20,7 +20,7 @@ from headwater.domain.modality import Modality
 from headwater.errors import InvalidRequest
 from headwater.flow.models.answers import ask_vector
 from headwater.flow.models.port import Model
-from headwater.storage.vector_index import Entry, Filter, VectorIndex
+from headwater.storage.index.vector_index import Entry, Filter, VectorIndex
 
 LIMIT_MAX: Final = 1_000
 QUERY_LETTERS_MAX: Final = 10_000

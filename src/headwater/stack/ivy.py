@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from headwater.errors import Unavailable
-from headwater.storage.cache import remove_unfinished
-from headwater.storage.jars import FETCHING, spark_home
-from headwater.storage.java import check_java
+from headwater.storage.io.cache import remove_unfinished
+from headwater.storage.io.java import check_java
+from headwater.storage.spark.jars import FETCHING, spark_home
 
 FETCH_SECONDS: Final = 900
 _MAVEN: Final = "http://ant.apache.org/ivy/maven"

@@ -14,9 +14,9 @@ from headwater.stack.ivy import fetch
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
 from headwater.stack.versions import KAFKA, KAFKA_JARS_SHA256, KAFKA_MODULES
-from headwater.storage import jars
-from headwater.storage.cache import cache_directory
-from headwater.storage.java import check_java
+from headwater.storage.io.cache import cache_directory
+from headwater.storage.io.java import check_java
+from headwater.storage.spark import jars
 
 HEAP: Final = ("-Xmx256m", "-XX:+UseSerialGC")
 TOPIC: Final = "headwater.events"

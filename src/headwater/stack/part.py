@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from headwater.stack.process import Command
 from headwater.stack.state import LOOPBACK
-from headwater.storage.jars import Jar
+from headwater.storage.spark.jars import Jar
 
 Report = Callable[[str], None]
 

@@ -22,7 +22,7 @@ from headwater.stack.part import Part, Report
 from headwater.stack.process import Command, primary_group
 from headwater.stack.state import write_private
 from headwater.stack.versions import OLDEST_POSTGRES
-from headwater.storage import jars
+from headwater.storage.spark import jars
 
 OWNER: Final = "headwater"
 DATABASE: Final = "headwater"

@@ -13,8 +13,8 @@ from headwater.errors import Unavailable
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command, tail
 from headwater.stack.versions import VERSITYGW, VERSITYGW_MODULE
-from headwater.storage import jars
-from headwater.storage.cache import cache_directory
+from headwater.storage.io.cache import cache_directory
+from headwater.storage.spark import jars
 
 BUCKET: Final = "headwater"
 REGION: Final = "us-east-1"

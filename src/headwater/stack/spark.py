@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Final
 from headwater.stack.part import Part, Report
 from headwater.stack.process import Command
 from headwater.stack.state import LOOPBACK
-from headwater.storage.jars import EMBEDDED, spark_home
-from headwater.storage.java import check_java
-from headwater.storage.spark_process import MODULE_OPTIONS
+from headwater.storage.io.java import check_java
+from headwater.storage.spark.jars import EMBEDDED, spark_home
+from headwater.storage.spark.jvm import MODULE_OPTIONS
 
 SCALA: Final = "2.13"
 WORKER_CORES: Final = 1

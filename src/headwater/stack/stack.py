@@ -32,8 +32,8 @@ from headwater.stack.state import (
     read_state,
     write_state,
 )
-from headwater.storage.cache import cache_directory
-from headwater.storage.jars import resolve_jars
+from headwater.storage.io.cache import cache_directory
+from headwater.storage.spark.jars import resolve_jars
 
 __all__ = ["GROUPS", "PARTS", "Stack", "settings_text"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headwater.domain.tables import EVENTS
-from headwater.storage.ledger import Ledger
-from headwater.storage.ledger_copy import count_claims
-from headwater.storage.row_stream import stream_rows
+from headwater.storage.ledger.copy import count_claims
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.query.row_stream import stream_rows
 
 if TYPE_CHECKING:
-    from headwater.storage.catalog import Tables
+    from headwater.storage.tables.catalog import Tables
 
 _COLUMNS: Final = (
     "event_id", "content_hash", "object_id", "pointer", "first_of_object", "log_partition", "log_offset",

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from headwater.clock import Clock
-from headwater.storage.holding import Held, holding
-from headwater.storage.ledger import Ledger
+from headwater.storage.ledger.hold_lease import Held, holding
+from headwater.storage.ledger.ledger import Ledger
 
 RUN_LEASE: Final = "run"
 MAINTAIN_LEASE: Final = "maintain"

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headwater.clock import Clock
 from headwater.domain.model_book import State
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
-from headwater.errors import Conflict, NotFound
+from headwater.errors import WAY_BACK, Conflict, NotFound
 from headwater.settings import Settings
-from headwater.storage.claims_upgrade import bring_over_claims
-from headwater.storage.ledger import Ledger
-from headwater.storage.metadata_location import WAY_BACK
-from headwater.storage.model_book import read_book
-from headwater.storage.vector_index import VectorIndex
+from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.ledger.claims_upgrade import bring_over_claims
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.model_book import read_book
 from headwater.upkeep.exclusion import alone
 from headwater.upkeep.journal import recorded
 
@@ -52,7 +51,7 @@ class Upgrade:
 
 
 def _note_effort(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
-    from headwater.storage.table_evolution import add_columns
+    from headwater.storage.tables.schema_evolution import add_columns
 
     for table in (*SAID, EMBEDDINGS):
         add_columns(catalog, table.name, EFFORT)
@@ -61,7 +60,12 @@ def _note_effort(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None
 
 
 def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
-    from headwater.storage.table_evolution import add_columns, add_unpartitioned_spec, set_metrics, stamp_progress
+    from headwater.storage.tables.schema_evolution import (
+        add_columns,
+        add_unpartitioned_spec,
+        set_metrics,
+        stamp_progress,
+    )
 
     add_columns(catalog, QUARANTINE.name, [QUARANTINE.schema.field("event_seq")])
     set_metrics(catalog, QUARANTINE)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.domain import tables
 from headwater.domain.progress import Progress
 from headwater.errors import Unavailable
-from headwater.flow.log_identity import count_lag, find_unread
-from headwater.storage import catalog as catalogs
-from headwater.storage import reading
-from headwater.storage.expired_plan import plan_again
-from headwater.storage.ledger import Ledger
-from headwater.storage.losses import count_lost
-from headwater.storage.pointer_log import PointerLog
-from headwater.storage.vector_index import VectorIndex
+from headwater.flow.log.identity import count_lag, find_unread
+from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.losses import count_lost
+from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.query import reader as reading
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.expired_scan import plan_again
 from headwater.upkeep.quarantine import count_dismissed
 
 if TYPE_CHECKING:

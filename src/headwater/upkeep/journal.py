@@ -16,7 +16,7 @@ from headwater import telemetry
 from headwater.clock import Clock
 from headwater.errors import HeadwaterError, InvalidRequest, describe
 from headwater.settings import Settings
-from headwater.storage.ledger import Ledger
+from headwater.storage.ledger.ledger import Ledger
 from headwater.upkeep.exclusion import lease_of
 
 DONE: Final = "done"

@@ -14,13 +14,13 @@ from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SAID, Table
 from headwater.errors import DataFault, InvalidRequest, NotFound
-from headwater.storage import catalog as catalogs
-from headwater.storage.history import holding_refs
-from headwater.storage.plain_rows import to_plain, to_rows
-from headwater.storage.raw_store import RawStore
-from headwater.storage.reading import scan
-from headwater.storage.vector_index import VectorIndex
-from headwater.storage.where import Where
+from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.query.history import holding_refs
+from headwater.storage.query.plain_rows import to_plain, to_rows
+from headwater.storage.query.reader import scan
+from headwater.storage.raw.store import RawStore
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.row_filter import Where
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
 _CHUNK: Final = ("chunk_id", "chunk", "seq", "model", "fingerprint", "source_table", "source_model", "locator")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headwater.domain.tables import EVENTS, TABLES
 from headwater.errors import Conflict
 from headwater.settings import Settings
-from headwater.storage import catalog as catalogs
-from headwater.storage.ledger import Ledger
-from headwater.storage.rest_catalog import is_rest
-from headwater.storage.warehouse_files import WarehouseFiles
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.rest_catalog import is_rest
+from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

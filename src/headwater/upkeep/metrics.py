@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Final
 
 from headwater.errors import HeadwaterError, Unavailable
-from headwater.flow.pending import Pending
-from headwater.storage.ledger import Ledger, Run
+from headwater.flow.drive.pending import Pending
+from headwater.storage.ledger.ledger import Ledger, Run
 from headwater.upkeep.exclusion import ALL_LEASES, RUN_LEASE, lease_of
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -13,19 +13,19 @@ from typing import Any, Final
 from headwater.domain.quarantine import REASONS, SLOW, TRANSIENT
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import InvalidRequest, NotFound
-from headwater.flow.pending import expect_aside
-from headwater.storage.catalog import Tables
-from headwater.storage.dismissals import (
+from headwater.flow.drive.pending import expect_aside
+from headwater.storage.ledger.dismissals import (
     QuarantineKey,
     dismiss,
     find_dismissals,
     has_dismissals,
     undo_dismissals,
 )
-from headwater.storage.ledger import Ledger
-from headwater.storage.plain_rows import to_json_rows
-from headwater.storage.reading import scan
-from headwater.storage.row_stream import stream_rows
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.query.plain_rows import to_json_rows
+from headwater.storage.query.reader import scan
+from headwater.storage.query.row_stream import stream_rows
+from headwater.storage.tables.catalog import Tables
 
 Row = dict[str, Any]
 _KEY: Final = QuarantineKey._fields

@@ -18,15 +18,15 @@ from headwater.domain.modality import Modality, classify
 from headwater.domain.pointer import Pointer
 from headwater.domain.tables import EVENTS
 from headwater.flow.land import find_orphans
-from headwater.storage.key_file import KeyFile
-from headwater.storage.ledger import Ledger
-from headwater.storage.losses import close_losses
-from headwater.storage.pointer_log import PointerLog
-from headwater.storage.raw_store import ObjectStat, RawStore, digest
-from headwater.storage.row_stream import stream_rows
+from headwater.storage.io.key_file import KeyFile
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.losses import close_losses
+from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.query.row_stream import stream_rows
+from headwater.storage.raw.store import ObjectStat, RawStore, digest
 
 if TYPE_CHECKING:
-    from headwater.storage.catalog import Tables
+    from headwater.storage.tables.catalog import Tables
 
 # An object this young may still have its event on the way: `put` publishes within seconds.
 GRACE: Final = timedelta(minutes=5)

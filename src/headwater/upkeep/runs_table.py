@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headwater.clock import parse_time
 from headwater.domain.tables import TIMESTAMP
-from headwater.storage.dismissals import read_dismissals
-from headwater.storage.ledger import Ledger, Run
+from headwater.storage.ledger.dismissals import read_dismissals
+from headwater.storage.ledger.ledger import Ledger, Run
 
 SCHEMA: Final = pa.schema(
     [

@@ -17,7 +17,7 @@ from headwater.cli.session import Session, with_session
 @with_session
 def command(session: Session, file: Path) -> None:
     from headwater.clock import utc_now
-    from headwater.upkeep.backup import back_up
+    from headwater.upkeep.backup.backup import back_up
 
     with session.open() as lake:
         session.show(back_up(lake._components, file, utc_now), _draw)

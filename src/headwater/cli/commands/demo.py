@@ -26,7 +26,7 @@ def command(session: Session, keep: bool, stack: bool) -> None:
     from headwater.cli.commands.run import totals
     from headwater.cli.progress import Bars
     from headwater.demo import tour
-    from headwater.storage.java import check_java
+    from headwater.storage.io.java import check_java
 
     check_java()
     directory = session.named or (DEFAULT_STACK if stack else DEFAULT)

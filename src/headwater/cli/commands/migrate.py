@@ -20,9 +20,9 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, file: Path, dry_run: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.migration import migrate, stay
-    from headwater.upkeep.migration_plan import plan_migration
-    from headwater.upkeep.new_settings import merge, settings_of
+    from headwater.upkeep.migration.migrate import migrate, stay
+    from headwater.upkeep.migration.new_settings import merge, settings_of
+    from headwater.upkeep.migration.plan import plan_migration
 
     source = Components(load(session.directory, session.options))
     document = merge(source.settings.lake, file)

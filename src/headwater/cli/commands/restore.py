@@ -20,7 +20,7 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, file: Path, dry_run: bool, force: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.restore import plan_restore, restore
+    from headwater.upkeep.backup.restore import plan_restore, restore
 
     parts = Components(load(session.directory, session.options))
     plan = plan_restore(parts, file, force=force).to_dict()

@@ -10,7 +10,7 @@ import click
 from headwater.cli.session import Session, with_session
 
 if TYPE_CHECKING:
-    from headwater.flow.pending import Pending
+    from headwater.flow.drive.pending import Pending
 
 
 @click.command(

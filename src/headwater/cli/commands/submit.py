@@ -18,11 +18,11 @@ def command(session: Session, once: bool, master: str | None, only_print: bool) 
     import shlex
 
     from headwater.settings import load
-    from headwater.storage.jars import jars_for, resolve_jars
-    from headwater.storage.java import check_java
-    from headwater.storage.packed_environment import shipped_conf
-    from headwater.storage.spark_driver import run_submitted
-    from headwater.storage.spark_submit import submit_environment, submit_line
+    from headwater.storage.io.java import check_java
+    from headwater.storage.spark.jars import jars_for, resolve_jars
+    from headwater.storage.spark.packed_environment import shipped_conf
+    from headwater.storage.spark.submit import submit_environment, submit_line
+    from headwater.storage.spark.submit_process import run_submitted
 
     chosen = {**session.options, **({"spark.master": master} if master else {})}
     settings = load(session.directory, chosen)

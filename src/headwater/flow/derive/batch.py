@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
 from headwater.flow.rows import Cut, are_spread
-from headwater.storage.table_writer import Rows, TableWriter
+from headwater.storage.tables.writer import Rows, TableWriter
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.

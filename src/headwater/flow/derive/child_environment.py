@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from headwater.settings import BY_NAME, SETTINGS, Settings, Value
-from headwater.storage.s3 import is_s3
+from headwater.storage.io.s3 import is_s3
 
 # Where programs, libraries, weights, certificates and temporary files are; language and time.
 PASSED: Final = (

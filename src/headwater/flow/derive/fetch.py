@@ -19,8 +19,8 @@ from headwater.flow.derive.source import Limits
 from headwater.flow.derive.store_health import StoreHealth
 from headwater.flow.models.registry import find_place
 from headwater.settings import Settings, resolve
-from headwater.storage.raw_store import RawStore, open_raw_store
-from headwater.storage.s3 import is_s3
+from headwater.storage.io.s3 import is_s3
+from headwater.storage.raw.store import RawStore, open_raw_store
 
 MEMORY_BYTES_MAX: Final = 16 << 20
 

@@ -35,7 +35,7 @@ from headwater.flow.models.spending import OVER_BUDGET
 from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_errors, spread
 from headwater.flow.rows import Cut
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
-from headwater.storage.table_writer import Rows, TableWriter
+from headwater.storage.tables.writer import Rows, TableWriter
 
 
 @dataclass(frozen=True, slots=True)

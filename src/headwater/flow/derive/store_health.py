@@ -13,7 +13,7 @@ from typing import Final
 
 from headwater.domain.modality import Modality
 from headwater.errors import AccessRefused, HeadwaterError, InvalidRequest, NotFound
-from headwater.storage.raw_store import RawStore
+from headwater.storage.raw.store import RawStore
 
 WITNESSES: Final = 8  # who are asked at most: each of them may keep one waiting
 SILENT_MAX: Final = 2  # a store that gives no answer twice gives none

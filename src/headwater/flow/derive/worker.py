@@ -23,8 +23,8 @@ from headwater.flow.derive.outcome import SCHEMA, Row, checked_result, derived_r
 from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, Terms, job, sandbox_config
 from headwater.flow.derive.terms import amount
 from headwater.flow.derive.work import PlannedStep, Work
-from headwater.storage.memo import Memo, open_memo
-from headwater.storage.s3 import is_s3
+from headwater.storage.io.s3 import is_s3
+from headwater.storage.memo.memo import Memo, open_memo
 
 Content = tuple[str, ...]
 Answers = dict[str, Answer]  # by tag

@@ -34,7 +34,7 @@ from headwater.flow.models.registry import load_model
 from headwater.flow.parts import deal, kept, run_parts, sound_errors, spread
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
-from headwater.storage.table_writer import Rows, TableWriter
+from headwater.storage.tables.writer import Rows, TableWriter
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
 _VECTOR_BYTES: Final = 80 << 20

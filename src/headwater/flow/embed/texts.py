@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headwater.domain.tables import Table
 from headwater.flow.rows import are_spread
-from headwater.storage.table_writer import Rows, TableWriter
+from headwater.storage.tables.writer import Rows, TableWriter
 
 _ABOUT: Final = (
     "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint",

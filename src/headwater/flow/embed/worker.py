@@ -25,7 +25,7 @@ from headwater.flow.models.port import Embedded, ModelCard
 from headwater.flow.models.registry import load_model
 from headwater.flow.models.spending import OVER_BUDGET, Purse
 from headwater.settings import Settings
-from headwater.storage.memo import Memo, open_memo
+from headwater.storage.memo.memo import Memo, open_memo
 
 STEP: Final = "embed"
 OUTPUT: Final = pa.schema(

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from headwater.errors import InvalidRequest, Unavailable
-from headwater.storage.cache import cache_directory
+from headwater.storage.io.cache import cache_directory
 
 
 def version_of(distribution: str, extra: str) -> str:

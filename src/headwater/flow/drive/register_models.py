@@ -1,0 +1,33 @@
+"""Introduce: the models of the settings to the lake's book."""
+
+from headwater import telemetry
+from headwater.clock import Clock
+from headwater.domain.model_book import KnownModel, State
+from headwater.domain.tables import EMBEDDINGS, EVENTS
+from headwater.flow.derive.registry import STEPS
+from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
+from headwater.flow.models.loaded import models_of
+from headwater.settings import Settings
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.model_book import change_book
+from headwater.storage.tables.read_progress import peek_progress
+
+
+def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
+    """Where a step has no rows yet, the model that is set is its first; elsewhere the book stands."""
+    models = models_of(settings)
+    tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
+    # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
+    tables["picture"] = EVENTS
+    empty = [step for step in CHOICES if not peek_progress(settings, tables[step]).next_seq]
+    book = change_book(ledger, lambda book: settled(book, models, empty, clock()))
+    for sentence in unheeded(book, models):
+        telemetry.note("setting.unheeded", level="warning", detail=sentence)
+
+
+def introduce(settings: Settings, ledger: Ledger, clock: Clock, name: str) -> KnownModel:
+    """A model that the book may not know yet, for some objects only."""
+    models = models_of(settings)
+    step = step_of(models, name)
+    known = known_model(models, step, name, State.SOME, clock(), replayed=True)
+    return change_book(ledger, lambda book: book.with_new(known)).get(step, known.fingerprint) or known

@@ -1,0 +1,162 @@
+"""Replay: a step's rows once more, by another model, beside what is there.
+
+It derives with the very code of the live flow; what differs is where the model's position begins. While it works, what
+arrives is brought in as in any run, so nothing waits for it. When the model has caught up it stands beside the active
+one and is kept up by every run from then on.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headwater import telemetry
+from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.tables import EVENTS
+from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.flow.derive.plan import only_by, plan_work
+from headwater.flow.derive.registry import STEPS
+from headwater.flow.derive.stage import Derived, replay_next
+from headwater.flow.drive.pace import Pace
+from headwater.flow.drive.retry import note_due
+from headwater.flow.drive.run import Run
+from headwater.flow.embed.stage import Embeddings, replay_embed_next
+from headwater.flow.models.choice import CHOICES, require_same
+from headwater.flow.models.loaded import models_of
+from headwater.flow.rows import Cut, batch_cut, driver_rows
+from headwater.flow.spent import Spent
+from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.storage.tables.read_progress import peek_progress
+
+EMBED: Final = "embed"
+_TEXTS_AT_ONCE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How far a replay may go, asked before every batch with what was spent so far and where it stands.
+
+    `until` is the first event that is not to be read, for a derivation; `money` is what is left, None without a bound.
+    Every call is held to it: no call is made that it cannot pay, or, where nobody can say before what a call will cost,
+    one at a time, so that it is overdrawn by one call at most.
+    """
+
+    until: int
+    money: float | None = None
+
+
+Allow = Callable[[Spent, int], Allowance | None]
+
+
+def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
+    """Until the model has caught up (True), or it may not go on or is stopped (False)."""
+    with run.interruptible():
+        run.begin()
+        without = _stage_in_trouble(run)
+        if without != "derive":
+            run.end_cut_short()
+        run.follow(without=without)
+        pace = Pace(run.settings.number("run.batch_seconds"), batch_cut(run.writer).rows)
+        alone = not _is_priced_before(run, known)
+        while not run.stop.is_set():
+            run.check()
+            may = allow(run.account.spent.get(_tag(known), Spent()), _position(run, known))
+            if may is None:
+                break
+            # As long as it is not known to have caught up, the stage must not go on without it.
+            with run.findable.embedding if known.step == EMBED else nullcontext():
+                made = _step(run, known, may, pace, alone=alone)
+                if made is None:
+                    run.expect_aside(passing=1, slow=1)  # from here on what it left is tried again by every run
+                    _caught_up(run, known)
+            if made is not None and made.over:
+                if alone:
+                    break
+                alone = True  # each worker had its share: what is left of all is for one
+            if made is None:
+                note_due(run.spark, run.ledger)
+                run.stragglers.expect()
+                run.finish()
+                return True
+            run.derive()
+    return False
+
+
+def _position(run: Run, known: KnownModel) -> int:
+    """The first event that it has yet to see; an embedder, which reads texts, has none."""
+    table = next((step.table for steps in STEPS.values() for step in steps if step.name == known.step), None)
+    return peek_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
+
+
+def _is_priced_before(run: Run, known: KnownModel) -> bool:
+    """Whether what a call costs is known before it is made, so that several may be under way. Of texts it is, but
+    their calls are quick, and made in the order of the texts."""
+    setting = CHOICES[known.step]
+    card = models_of(run.settings).chosen(setting, known.name).card(setting)
+    return known.step != EMBED and card.price_unit != "1k_tokens"
+
+
+def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | Embeddings | None:
+    begun = time.monotonic()
+    made = _embed(run, known, may) if known.step == EMBED else _derive(run, known, may, pace, alone=alone)
+    if made is None:
+        return None
+    seen = made.texts if isinstance(made, Embeddings) else made.events
+    pace.learn(seen, time.monotonic() - begun)
+    effort = made.efforts.get(_tag(known), Spent())
+    done = made.texts if isinstance(made, Embeddings) else effort.calls + effort.remembered + effort.faults
+    run.wake()
+    run.account.add(made.efforts, {_tag(known): known.label})
+    run.account.count("replay", done)
+    run.report("replay", done)
+    if made.quarantined:  # tried again when the model has caught up
+        run.account.count("quarantine", made.quarantined)
+    telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
+    return made
+
+
+def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | None:
+    workers = run.spark.sparkContext.defaultParallelism
+    book = only_by(read_book(run.ledger), known)
+    work = plan_work(run.settings, book, now=run.clock(), share=workers)
+    if not work.planned()[_tag(known)].paid:  # what is paid is paid within its budget: nothing of it is set aside
+        work = work.hurried()
+    cut = Cut(pace.rows, batch_cut(run.writer).bytes)
+    if may.money is not None:
+        workers = 1 if alone else workers
+        work = replace(work, purse=may.money / workers, alone=alone)
+        cut = Cut(min(pace.rows, driver_rows(run.writer)), cut.bytes)
+    return replay_next(run.writer, work, _tag(known), cut, workers, may.until, run.expect_aside)
+
+
+def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
+    return replay_embed_next(run.writer, known, batch_rows=_TEXTS_AT_ONCE, clock=run.clock, purse=may.money)
+
+
+def _caught_up(run: Run, known: KnownModel) -> None:
+    def beside(book: ModelBook) -> ModelBook:
+        found = book.get(known.step, known.fingerprint)
+        if found is None:
+            raise NotFound(f"{known.label} was taken out of the book meanwhile. Replay it again.")
+        return book if found.kept else book.with_model(replace(found, state=State.BESIDE))
+
+    change_book(run.ledger, beside)
+
+
+def _stage_in_trouble(run: Run) -> str:
+    """Where a model that is kept is no longer to be had, its stage rests: this replay is the way out."""
+    models = models_of(run.settings)
+    for known in read_book(run.ledger).models:
+        setting = CHOICES[known.step]
+        try:
+            if known.kept:
+                require_same(known, models.chosen(setting, known.name).card(setting))
+        except (Conflict, InvalidRequest) as trouble:
+            telemetry.note("stage.rests", level="warning", detail=str(trouble))
+            return EMBED if known.step == EMBED else "derive"
+    return ""
+
+
+def _tag(known: KnownModel) -> str:
+    return f"{known.step}/{known.fingerprint}"

@@ -1,0 +1,244 @@
+"""Retry: what is quarantined is derived again by the very code of the live flow.
+
+Reads   silver.quarantine, bronze.events
+Writes  what derive and embed write
+Rows that a table has already are left alone, so a retry that is killed half-way can simply be run again. What was down
+for a while is tried again by itself, later and later, and not for ever. What was dismissed is not.
+
+Tables are read, and rows taken out of quarantine, by the portion; models work by the round. Portions double, so that
+however much is tried again a file is read and written anew a handful of times.
+"""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.clock import Clock, to_text
+from headwater.domain.groups import grouped
+from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.quarantine import (
+    FINAL,
+    RETRY_ATTEMPTS_MAX,
+    RETRY_DUE,
+    RETRY_SECONDS_MAX,
+    RETRY_SECONDS_MIN,
+    TRANSIENT,
+    Retried,
+)
+from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.derive.plan import only_by, plan_work
+from headwater.flow.derive.stage import derive_again
+from headwater.flow.derive.work import Work
+from headwater.flow.drive.pending import expect_aside
+from headwater.flow.embed.stage import embed_again
+from headwater.flow.spent import Spent, add_efforts
+from headwater.storage.ledger.claims import KEYS_PER_QUERY
+from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals, read_dismissals
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.model_book import read_book
+from headwater.storage.tables.rewrite_files import remove_numbered
+from headwater.storage.tables.writer import TableWriter
+
+_PORTION_ROWS: Final = 20_000  # whose events are read at once, to begin with
+_ROWS_AT_ONCE: Final = 2_000
+_BYTES_AT_ONCE: Final = 256 << 20
+_OBJECTS_AT_ONCE: Final = 200  # whose texts, all of them, are in the driver's memory
+_NOTING: Final = threading.Lock()  # who looked first must not write last
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Who tries again and with what. `model` does its step in place of the models that are kept."""
+
+    writer: TableWriter
+    ledger: Ledger
+    book: ModelBook
+    clock: Clock
+    model: KnownModel | None = None
+    afresh: str = ""
+    hurried: bool = False  # in a run that others wait for
+
+    def all_of(self, reason: str | None, spent: dict[str, Spent]) -> Retried:
+        """Whatever can be tried again at all, for one reason or for all; who asks does not wait for a breaker."""
+        chosen = ~F.col("reason").isin(*FINAL)
+        chosen = chosen & (F.col("reason") == reason) if reason else chosen
+        chosen = chosen & (F.col("step") == self.model.step) if self.model else chosen
+        return replace(self, afresh=uuid.uuid4().hex)._portions(chosen, spent)
+
+    def due(self, spent: dict[str, Spent]) -> Retried:
+        """What was down for a while and has waited long enough."""
+        return self._portions(_transient() & (_due_at() <= F.lit(self.clock())), spent)
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.writer.spark
+
+    def _portions(self, chosen: Column, spent: dict[str, Spent]) -> Retried:
+        held = self._spark.table(f"lake.{QUARANTINE.name}").where(chosen & settled(self.book))
+        size = F.coalesce("pointer.size", F.lit(0)).alias("size")
+        # In the order in which they came, so that a round finds its objects' rows near one another.
+        rows = held.select("seq", size, *QuarantineKey._fields).orderBy("seq").toLocalIterator()
+        waiting, total, most = self._not_dismissed(iter(rows)), Retried(0, 0, 0), _PORTION_ROWS
+        while portion := list(islice(waiting, most)):
+            total += self._portion(portion, spent)
+            most *= 2
+        return total
+
+    def _not_dismissed(self, rows: Iterator[Row]) -> Iterator[tuple[int, int]]:
+        """Of each its number and the size of its object."""
+        while some := list(islice(rows, KEYS_PER_QUERY)):
+            let_go = find_dismissals(self.ledger, (QuarantineKey.of(row) for row in some))
+            yield from ((row["seq"], int(row["size"])) for row in some if QuarantineKey.of(row) not in let_go)
+
+    def _portion(self, rows: Sequence[tuple[int, int]], spent: dict[str, Spent]) -> Retried:
+        numbers = [number for number, _ in rows]
+        total = Retried(0, 0, 0)
+        with self._read(numbers) as (held, pending):
+            for some in grouped(rows, lambda row: row[1], most_bytes=_BYTES_AT_ONCE, most_items=_ROWS_AT_ONCE):
+                within = F.col("held").between(some[0][0], some[-1][0])
+                failed = self._derive(pending.where(within), spent)
+                failed += self._embed(held.where(within & (F.col("step") == "embed")), spent)
+                total += Retried(len(some), max(0, len(some) - failed), failed)
+            remove_numbered(self.writer, QUARANTINE, numbers)
+        return total
+
+    @contextmanager
+    def _read(self, numbers: Sequence[int]) -> Iterator[tuple[DataFrame, DataFrame]]:
+        """The rows of quarantine that have these numbers, as `held`, and the events of those to derive again: each read
+        once, and kept in the order of the numbers on the workers' disks."""
+        given = self._spark.createDataFrame(pa.table({"seq": pa.array(numbers, pa.int64())}))
+        table = self._spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq").between(numbers[0], numbers[-1]))
+        columns = ("event_id", "object_id", "step", "fingerprint", "attempts", "event_seq", "occurred_at")
+        found = table.join(given, "seq", "left_semi").select(F.col("seq").alias("held"), *columns)
+        held = self._kept(found)
+        pending = self._kept(pending_again(self.writer, held.where(F.col("step") != "embed"), self._work()))
+        try:
+            yield held, pending
+        finally:
+            pending.unpersist()
+            held.unpersist()
+
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        tasks = self._spark.sparkContext.defaultParallelism
+        ordered = rows.repartitionByRange(tasks, "held").sortWithinPartitions("held")
+        return ordered.persist(StorageLevel.DISK_ONLY)
+
+    def _derive(self, pending: DataFrame, spent: dict[str, Spent]) -> int:
+        if pending.isEmpty():
+            return 0
+        work = self._work()
+        work = work.hurried() if self.hurried else work
+        derived = derive_again(self.writer, pending, work, self._tasks, self._expect_aside)
+        add_efforts(spent, derived.efforts)
+        return derived.quarantined
+
+    def _work(self) -> Work:
+        book = only_by(self.book, self.model) if self.model else self.book
+        return plan_work(self.writer.settings, book, now=self.clock(), share=self._tasks, afresh=self.afresh)
+
+    def _expect_aside(self, passing: int, slow: int) -> None:
+        expect_aside(self.ledger, self.clock(), passing, slow)
+
+    @property
+    def _tasks(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def _embed(self, held: DataFrame, spent: dict[str, Spent]) -> int:
+        if held.isEmpty():
+            return 0
+        embedders = [self.model] if self.model else list(self.book.kept("embed"))
+        objects = held.select("occurred_at", "object_id").distinct().orderBy("occurred_at").collect()
+        quarantined = 0
+        for start in range(0, len(objects), _OBJECTS_AT_ONCE):
+            part = {row["object_id"]: row["occurred_at"] for row in objects[start : start + _OBJECTS_AT_ONCE]}
+            made = embed_again(self.writer, embedders, part, self.clock, self.afresh)
+            add_efforts(spent, made.efforts)
+            quarantined += made.quarantined
+        return quarantined
+
+
+def pending_again(writer: TableWriter, held: DataFrame, work: Work) -> DataFrame:
+    """The events of rows of quarantine, whose numbers are called `held`, as `derive_again` takes them.
+
+    A fault of the whole object was noted under its first step, so all its steps are tried again. A model that is no
+    longer kept is succeeded by those that are.
+    """
+    tag = F.concat_ws("/", "step", "fingerprint")
+    known = F.when(tag.isin(list(work.planned())), tag).otherwise(F.col("step"))
+    only = F.when(F.col("step") != "probe", known).alias("only")
+    # Of a table that was set back, the same event may have come again with another number.
+    numbered = writer.progress(EVENTS).generation == 0
+    events = writer.spark.table(f"lake.{EVENTS.name}").where(_near(held, numbered=numbered))
+    return events.join(held.select("held", "event_id", "attempts", only), "event_id")
+
+
+def note_due(spark: SparkSession, ledger: Ledger) -> None:
+    """Write down when the next one is due, so that a run that has nothing else to do knows without starting Spark.
+
+    Reads four columns of what may mend itself: for when rows went, once for all of them, not for when some came.
+    """
+    with _NOTING:
+        before = ledger.fact(RETRY_DUE) or ""
+        held = spark.table(f"lake.{QUARANTINE.name}").where(_transient() & settled(read_book(ledger)))
+        held = _without(held, [key for key, _ in read_dismissals(ledger, TRANSIENT)])
+        (row,) = held.agg(F.min(_due_at()).cast("long").alias("due")).collect()
+        due = to_text(datetime.fromtimestamp(row["due"], UTC)) if row["due"] is not None else ""
+        # Who has set something aside meanwhile was not seen by this look, and has said so.
+        ledger.change_fact(RETRY_DUE, lambda found: due if (found or "") == before else _earlier(found or "", due))
+
+
+def _earlier(one: str, other: str) -> str:
+    return min(one, other) if one and other else one or other
+
+
+def _without(held: DataFrame, keys: Sequence[QuarantineKey]) -> DataFrame:
+    if not keys:
+        return held
+    names = QuarantineKey._fields
+    given = held.sparkSession.createDataFrame(pa.Table.from_pylist([key._asdict() for key in keys]))
+    same = held.withColumn("fingerprint", F.coalesce("fingerprint", F.lit("")))
+    return same.join(given, list(names), "left_anti")
+
+
+def _near(held: DataFrame, *, numbered: bool) -> Column:
+    """Where in bronze.events these rows' events are, by bounds that files are left out by: their times and, where they
+    stand, their numbers, as far as all rows know them."""
+    (bounds,) = held.agg(
+        F.min("event_seq").alias("first"),
+        F.max("event_seq").alias("last"),
+        F.count_if(F.col("event_seq").isNull()).alias("unknown"),
+        F.min("occurred_at").alias("low"),
+        F.max("occurred_at").alias("high"),
+    ).collect()
+    near = F.lit(True)
+    if bounds["low"] is not None:
+        near = near & F.col("occurred_at").between(bounds["low"], bounds["high"])
+    if numbered and bounds["first"] is not None and not bounds["unknown"]:
+        near = near & F.col("seq").between(bounds["first"], bounds["last"])
+    return near
+
+
+def settled(book: ModelBook) -> Column:
+    """What a model left that is yet to catch up waits for its replay: no other could do it in its place."""
+    building = [known.fingerprint for known in book.models if known.state is State.BUILDING]
+    return ~F.coalesce(F.col("fingerprint"), F.lit("")).isin(building)
+
+
+def _transient() -> Column:
+    return F.col("reason").isin(*TRANSIENT) & (F.col("attempts") < RETRY_ATTEMPTS_MAX)
+
+
+def _due_at() -> Column:
+    """Twice as late after each attempt."""
+    wait = F.least(F.lit(RETRY_SECONDS_MAX), F.lit(RETRY_SECONDS_MIN) * F.pow(F.lit(2), F.col("attempts") - 1))
+    return (F.col("quarantined_at").cast("double") + wait).cast("timestamp")

@@ -1,0 +1,141 @@
+"""Stragglers: objects that their batch did not wait for, derived beside the run, as long as the limits let them.
+
+Reads   silver.quarantine (reason SLOW), bronze.events, the raw store
+Writes  what derive writes
+Key     a row of quarantine
+Invariant: each stays in quarantine until what came of it is committed, so a kill loses none; and only those are taken
+whose batch is committed in every table, so none is derived twice.
+
+They have half of the workers, and never all of them, unless there is one: the next batch always finds room.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from headwater.clock import Clock
+from headwater.domain.model_book import ModelBook
+from headwater.domain.quarantine import SLOW, STRAGGLERS
+from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE
+from headwater.flow.derive.outcome import TABLES
+from headwater.flow.derive.plan import plan_work
+from headwater.flow.derive.stage import Derived, derive_again
+from headwater.flow.derive.work import Work
+from headwater.flow.drive.loop import Loop
+from headwater.flow.drive.pending import expect_aside, has_stragglers
+from headwater.flow.drive.retry import pending_again, settled
+from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.model_book import read_book
+from headwater.storage.spark.session import POOL
+from headwater.storage.tables.rewrite_files import remove_rows
+from headwater.storage.tables.writer import TableWriter
+
+_POOL: Final = "stragglers"
+
+# Told after each commit: the stage, what came of it, since when, and by whom.
+Told = Callable[[str, Derived, float, Work], None]
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """`expect` it whenever some were set aside; `stop` it with the run."""
+
+    writer: TableWriter
+    ledger: Ledger
+    clock: Clock
+    told: Told
+    _loops: list[Loop] = field(init=False)
+    _expected: bool = False
+    _started: bool = False
+    _taken: dict[int, str] = field(default_factory=dict)  # by the row's seq: the content, which is derived once
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        places = max(1, self.writer.spark.sparkContext.defaultParallelism // 2)
+        self._loops = [Loop(f"straggler {number}", self._derive_one) for number in range(places)]
+
+    def start(self) -> None:
+        """From here on; those that an earlier run has left first."""
+        self._expected, self._started = has_stragglers(self.ledger), True
+        for loop in self._loops:
+            loop.start()
+
+    def expect(self) -> None:
+        """Some were set aside. It is written down, so that another run knows if this one ends before they are done."""
+        with self._lock:
+            self.ledger.set_fact(STRAGGLERS, "yes")
+            self._expected = True
+        for loop in self._loops:
+            loop.wake()
+
+    def check(self) -> None:
+        for loop in self._loops:
+            loop.check()
+
+    def finish(self) -> None:
+        """Derive all that there are; nobody else may set some aside meanwhile."""
+        if not self._started:
+            return
+        for loop in self._loops:
+            loop.finish()
+        if not self._expected:
+            self.ledger.set_fact(STRAGGLERS, "")
+
+    def stop(self) -> None:
+        for loop in self._loops:
+            loop.stop()
+
+    def _derive_one(self) -> bool:
+        self.writer.spark.sparkContext.setLocalProperty(POOL, _POOL)
+        taken = self._take()
+        if taken is None:
+            return False
+        begun, number = time.monotonic(), taken["seq"]
+        try:
+            held = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq") == number)
+            held = held.withColumn("held", F.col("seq"))
+            workers = self.writer.spark.sparkContext.defaultParallelism
+            work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
+            pending = pending_again(self.writer, held, work)
+            derived = derive_again(self.writer, pending, work, workers, self._expect_aside)
+            remove_rows(self.writer, QUARANTINE, F.col("seq") == number)
+        finally:
+            with self._lock:
+                del self._taken[number]
+        self.told("straggler", derived, begun, work)
+        return True
+
+    def _expect_aside(self, passing: int, slow: int) -> None:
+        expect_aside(self.ledger, self.clock(), passing, slow)
+
+    def _take(self) -> Row | None:
+        """The oldest that nobody is at; where there is none at all, nobody need look again before some are expected."""
+        with self._lock:
+            if not self._expected:
+                return None
+            book = read_book(self.ledger)
+            slow = (F.col("reason") == SLOW) & settled(book) & (F.col("event_seq") < self._committed(book))
+            waiting = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(slow)
+            content = F.col("pointer.checksum").alias("content")
+            rows = self._not_dismissed(waiting.select("seq", content, *QuarantineKey._fields).orderBy("seq").collect())
+            self._expected = bool(rows)
+            free = (row for row in rows if row["seq"] not in self._taken and row["content"] not in self._taken.values())
+            if (found := next(free, None)) is not None:
+                self._taken[found["seq"]] = found["content"]
+            return found
+
+    def _not_dismissed(self, rows: Sequence[Row]) -> list[Row]:
+        let_go = find_dismissals(self.ledger, map(QuarantineKey.of, rows))
+        return [row for row in rows if QuarantineKey.of(row) not in let_go]
+
+    def _committed(self, book: ModelBook) -> int:
+        """Events before this one are in every table that derive moves on with each batch."""
+        idle = {QUARANTINE} if book.kept("picture") else {QUARANTINE, EMBEDDINGS}
+        tables = [table for table in TABLES if table not in idle]
+        return min(self.writer.progress(table).seq_of(EVENTS.name) for table in tables)

@@ -1,0 +1,171 @@
+"""Continuity: is the log the one that was read before, and does it still hold what has yet to be read?
+
+A log that keeps events for hours may drop some before they are read; it may be wiped, replaced, set back to an older
+copy, or a topic be made anew. None of that is passed over in silence: what is missing is written to the ledger's
+journal as a loss that stays open until `headwater rescan` has compared the raw store with the tables.
+Invariant: positions are moved only after the loss is written down, and claims of committed events outlive their log.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from headwater.clock import Clock
+from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.errors import Unavailable
+from headwater.flow.log.identity import IDENTITY, MADE_ANEW, find_anew, forget_marks
+from headwater.flow.log.offset_gaps import COMPACTED_AWAY, check_policy, find_compacted, watch_policy
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.losses import LOST
+from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.tables.writer import TableWriter
+
+
+class LogReplaced(Unavailable):
+    """The log is no longer the one that is being read; `Continuity.resume` begins anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The log was made anew while it was being read. Run again: what is missing is told, and it begins anew."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets from `first` to before `until` that nobody will read; None where it is not known how many there were:
+    then `log` is the identity of the one that has taken its place."""
+
+    partition: int
+    first: int
+    until: int | None
+    cause: str
+    log: str = ""
+
+    @property
+    def events(self) -> int:
+        """At least: of a log that was made anew nobody knows, and it counts as one."""
+        return self.until - self.first if self.until is not None else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "log" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class Continuity:
+    """Of the log that a run reads. `tell` hears what was lost, after it was written down."""
+
+    writer: TableWriter
+    log: PointerLog
+    ledger: Ledger
+    clock: Clock
+    tell: Callable[[Sequence[Loss]], None]
+
+    def resume(self) -> dict[int, int]:
+        """Where to read on, by partition; of a log that was made anew, from its beginning. InvalidRequest where the log
+        is one that loses events by its very settings."""
+        check_policy(self.log, self.ledger)
+        start, losses = resume(self.writer, self.log, self.ledger, self.clock)
+        self.tell(losses)
+        return start
+
+    def check(self, position: Mapping[int, int] | None = None) -> None:
+        """Raises LogReplaced where reading on from there would pass lines over; without a position, the table's."""
+        consumed = self.writer.progress(EVENTS).offsets if position is None else position
+        if find_anew(self.log, self.ledger, consumed, self.log.end()):
+            raise LogReplaced
+
+    def watch(self) -> None:
+        """The same, while a stream goes on that notices nothing; and whether somebody has set the log up otherwise."""
+        watch_policy(self.log, self.ledger)
+        self.check()
+
+
+def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[dict[int, int], list[Loss]]:
+    """Before a stream starts: where to read on, and what was lost since the last time. Twice is once."""
+    consumed = writer.progress(EVENTS).offsets
+    identity, begin, end = log.identity(), log.begin(), log.end()
+    for partition in {*consumed, *end}:
+        # Claims of a batch that never was committed.
+        ledger.forget_claims_from(partition, consumed.get(partition, 0))
+    anew = find_anew(log, ledger, consumed, end)
+    for partition in anew:
+        ledger.seal_claims(partition)
+    losses = [Loss(partition, consumed.get(partition, 0), None, cause, identity) for partition, cause in anew.items()]
+    start = {partition: offset for partition, offset in consumed.items() if partition not in anew}
+    # Of the same log, set back, what is before its beginning was read long ago.
+    read = {partition: begin.get(partition, 0) for partition, cause in anew.items() if cause != MADE_ANEW}
+    losses += expired(begin, start | read)
+    record_losses(ledger, losses, clock())
+    if losses:
+        start |= {partition: max(begin[partition], start.get(partition, 0)) for partition in begin}
+        _move(writer, start)
+    if anew:
+        forget_marks(ledger)
+    ledger.set_fact(IDENTITY, identity)
+    return start, losses
+
+
+def expired(begin: Mapping[int, int], read_from: Mapping[int, int]) -> list[Loss]:
+    """Pure: what lies between where reading would go on and where the log now begins."""
+    ahead = ((partition, read_from.get(partition, 0), first) for partition, first in begin.items())
+    return [Loss(partition, offset, first, "expired unread") for partition, offset, first in ahead if first > offset]
+
+
+def find_lost(
+    log: PointerLog, ledger: Ledger, read: Callable[[int], Sequence[int]], begun: Mapping[int, int]
+) -> list[Loss]:
+    """What a batch should have held and did not. `read` gives the offsets that it holds of a partition."""
+    begin = log.begin()
+    losses = lost_in_batch(read, begun, begin)
+    for partition, first in begin.items():
+        expected = max(first, begun.get(partition, 0))
+        offsets = sorted(offset for offset in read(partition) if offset >= expected)
+        gaps = find_compacted(log, ledger, partition, offsets, expected)
+        losses += [Loss(partition, gap, until, COMPACTED_AWAY) for gap, until in gaps]
+    return losses
+
+
+def lost_in_batch(
+    read: Callable[[int], Sequence[int]], begun: Mapping[int, int], begin: Mapping[int, int]
+) -> list[Loss]:
+    """Pure: what expired under a running stream. Offsets from where reading went on to where the log now begins, and
+    not in the batch: the broker skips them without a word, at a batch's start, in its middle, or all of it."""
+    losses = []
+    for partition, first in begin.items():
+        if (expected := begun.get(partition, 0)) < first:
+            for offset in [*sorted(offset for offset in read(partition) if offset < first), first]:
+                if offset > expected:
+                    losses.append(Loss(partition, expected, offset, "expired unread"))
+                expected = offset + 1
+    return losses
+
+
+def pass_markers(writer: TableWriter, log: PointerLog, ends: Mapping[int, int]) -> None:
+    """After all lines before `ends` were read: what is still between there and the position are marks of transactions,
+    which have offsets and no lines, and would count as lag for ever."""
+    consumed, begin = writer.progress(EVENTS).offsets, log.begin()
+    behind = {partition: end for partition, end in ends.items() if end > consumed.get(partition, 0)}
+    # What has expired meanwhile is no mark: the next start tells it as lost.
+    behind = {partition: end for partition, end in behind.items() if begin[partition] <= consumed.get(partition, 0)}
+    if behind:
+        _move(writer, {**consumed, **behind})
+
+
+def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None:
+    """One open line of the journal for each; a loss that is written down already is not written again."""
+    known = [_known_as(run.detail) for run in ledger.unfinished(LOST)]
+    for loss in losses:
+        if _known_as(detail := loss.to_dict()) not in known:
+            ledger.start_run(LOST, now, detail)
+
+
+def _known_as(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the position, where nobody knows how many: a run that was killed after it moved that tells no other."""
+    return {name: value for name, value in detail.items() if name != "first" or detail["until"] is not None}
+
+
+def _move(writer: TableWriter, start: Mapping[int, int]) -> None:
+    position = {"log": {str(partition): offset for partition, offset in start.items()}}
+    for table in (QUARANTINE, EVENTS):
+        writer.publish(table, None, position, since=writer.progress(table), stage="continuity")

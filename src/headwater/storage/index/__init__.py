@@ -1,0 +1,1 @@
+"""Index: vectors and words for search; a view that can be rebuilt."""

@@ -1,0 +1,276 @@
+"""The vector index in LanceDB, in a directory or on S3: a table for each embedder's fingerprint.
+
+A note beside the tables says how far the index has followed silver.embeddings and how many entries it then had, so
+that neither question loads LanceDB. Entries are found from the moment they are written: small tables are searched
+whole, and past `ANN_ROWS` the tail that the approximate index does not cover yet is still searched row by row.
+"""
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
+from headwater.settings import Settings
+from headwater.storage.index.lance_conflict import again_after_conflict, unless_conflict
+from headwater.storage.index.lance_entries import (
+    AS_JSON,
+    SHOWN,
+    dimension_of,
+    last_of_each,
+    schema_of,
+    to_entries,
+    wrong_length,
+)
+from headwater.storage.index.lance_filter import any_of, condition, quoted
+from headwater.storage.index.lance_optimize import organise
+from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Vector
+from headwater.storage.io.conditional_put import require_conditional_put
+from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
+
+if TYPE_CHECKING:
+    from lancedb.db import DBConnection
+    from lancedb.table import Table
+    from obstore.store import ObjectStore
+
+# All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the recall: on
+# 200,000 lexical vectors 0.987 of the ten nearest, against 0.980 for 300 (see benchmarks/search.py).
+PROBES: Final = 16
+REFINED: Final = 400
+
+# LanceDB would keep up to 7 GB, and what it knows of every version of a stream is never asked for again.
+_INDEX_CACHE_BYTES: Final = 512 << 20
+_METADATA_CACHE_BYTES: Final = 32 << 20
+
+_PREFIX: Final = "text_"
+_NOTE: Final = "position.json"
+
+
+class LanceIndex:
+    """A `VectorIndex`."""
+
+    def __init__(self, uri: str, settings: Settings) -> None:
+        self._uri = one_spelling(uri)
+        self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
+        self._tables: dict[str, Table] = {}
+
+    def prepare(self) -> None:
+        with suppress(Exception):  # the first use will say what is wrong
+            _ = self._database
+
+    def upsert(self, rows: pa.Table) -> None:
+        require_conditional_put(self._target, "index.uri")
+        for fingerprint in pc.unique(rows["fingerprint"]).to_pylist():
+            part = to_entries(last_of_each(rows.filter(pc.equal(rows["fingerprint"], fingerprint))))
+            with self._translated():
+                table = self._table(fingerprint) or self._create(fingerprint, dimension_of(part.schema))
+                if table.schema.field("vector").type != part.schema.field("vector").type:
+                    raise InvalidRequest(wrong_length(dimension_of(part.schema), dimension_of(table.schema)))
+                again_after_conflict(partial(_merge, table, part))
+
+    def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
+        with self._translated():
+            table = self._table(fingerprint)
+            if table is None:
+                self._refuse_if_others(fingerprint)
+                return []
+            return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
+
+    def delete(self, chunk_ids: Collection[str] | None) -> None:
+        if chunk_ids is None:
+            self._wipe()
+        elif chunk_ids:
+            with self._translated():
+                for table in self._all_tables():
+                    again_after_conflict(partial(table.delete, any_of("chunk_id", chunk_ids)))
+            self.set_position(self.position())
+
+    def drop(self, fingerprint: str) -> None:
+        with self._translated():
+            if self._table(fingerprint) is not None:
+                self._database.drop_table(_PREFIX + fingerprint)
+                self._tables.pop(fingerprint, None)
+            for table in self._all_tables():
+                again_after_conflict(partial(table.delete, f"source_fingerprint = {quoted(fingerprint)}"))
+        self.set_position(self.position())
+
+    def present(self, chunk_ids: Collection[str]) -> set[str]:
+        if not chunk_ids:
+            return set()
+        with self._translated():
+            return {
+                chunk_id
+                for table in self._all_tables()
+                for chunk_id in _rows(table, any_of("chunk_id", chunk_ids), len(chunk_ids))
+            }
+
+    def count(self) -> int:
+        return int(self._note().get("entries", 0))
+
+    def position(self) -> int:
+        return int(self._note().get("position", 0))
+
+    def identity(self) -> str:
+        return str(self._note().get("id", ""))
+
+    def set_position(self, seq: int, identity: str | None = None) -> None:
+        import obstore
+
+        known = self.identity() if identity is None else identity
+        with self._translated():
+            entries = sum(table.count_rows() for table in self._all_tables())
+            note = {"position": seq, "entries": entries, "id": known}
+            obstore.put(self._store, _NOTE, json.dumps(note).encode())
+
+    def optimise(self) -> None:
+        with self._translated():
+            for table in self._all_tables():
+                unless_conflict(partial(self._organise, table))
+
+    def _organise(self, table: "Table") -> None:
+        try:
+            organise(table)
+        except Exception:
+            # Wiped, or retired, by the run beside us: then there is nothing to organise.
+            if table.name in self._database.list_tables().tables:
+                raise
+
+    @cached_property
+    def _database(self) -> "DBConnection":
+        # Its warnings about clusters are for its developers.
+        os.environ.setdefault("LANCEDB_LOG", "error")
+        # Who is forked off here becomes another program at once: Java, or a child that decodes.
+        warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
+        import lancedb
+
+        # Another process writes while this one answers: look for a newer version at every read.
+        options = self._target.lance() if self._target else None
+        session = lancedb.Session(_INDEX_CACHE_BYTES, _METADATA_CACHE_BYTES)
+        return lancedb.connect(
+            self._uri, read_consistency_interval=timedelta(0), storage_options=options, session=session
+        )
+
+    @cached_property
+    def _store(self) -> "ObjectStore":
+        from obstore.store import LocalStore
+
+        if self._target is None:
+            return LocalStore(self._uri, mkdir=True)
+        return self._target.store(self._target.session())
+
+    def _note(self) -> dict[str, Any]:
+        """Empty where the tables are gone, whatever the note says: the index then starts again."""
+        import obstore
+
+        with self._translated():
+            listed = obstore.list_with_delimiter(self._store)
+            if not any(name.rpartition("/")[2].startswith(_PREFIX) for name in listed["common_prefixes"]):
+                self._tables.clear()  # somebody wiped it under us
+                return {}
+            if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
+                return {}
+            with suppress(ValueError):  # a damaged note is none, too: the index follows from the beginning
+                note: dict[str, Any] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
+                return note
+            return {}
+
+    def _all_tables(self) -> "list[Table]":
+        names = [name for name in self._database.list_tables().tables if name.startswith(_PREFIX)]
+        return [table for name in names if (table := self._table(name.removeprefix(_PREFIX))) is not None]
+
+    def _table(self, fingerprint: str) -> "Table | None":
+        if fingerprint not in self._tables:
+            if _PREFIX + fingerprint not in self._database.list_tables().tables:
+                return None
+            self._tables[fingerprint] = self._database.open_table(_PREFIX + fingerprint)
+        return self._tables[fingerprint]
+
+    def _refuse_if_others(self, fingerprint: str) -> None:
+        """Vectors of two models are never compared: their numbers mean different things."""
+        if others := self._all_tables():
+            held = ", ".join(table.name.removeprefix(_PREFIX) for table in others)
+            raise Conflict(f"The index holds vectors of {held}, none of {fingerprint}. Embed anew with: headwater run")
+
+    def _create(self, fingerprint: str, dimension: int) -> "Table":
+        if not fingerprint.isalnum():
+            raise InvalidRequest(f"A fingerprint is letters and digits, not {fingerprint!r}.")
+        from lancedb.index import FTS, Bitmap
+
+        table = self._database.create_table(_PREFIX + fingerprint, schema=schema_of(dimension), exist_ok=True)
+        # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
+        again_after_conflict(partial(_index_once, table, "text", FTS(), "text_words"))
+        # A handful of values: which model made the text is asked of every hit once there are two.
+        again_after_conflict(partial(_index_once, table, "source_fingerprint", Bitmap(), "source"))
+        self._tables[fingerprint] = table
+        return table
+
+    def _wipe(self) -> None:
+        import obstore
+
+        with self._translated():
+            if self._note():
+                obstore.delete(self._store, _NOTE)
+            self._database.drop_all_tables()
+            self._tables.clear()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """LanceDB and obstore raise plain RuntimeError, ValueError and OSError; here they become ours.
+
+        Tables are opened anew afterwards: what was open may have been wiped, or replaced by a copy.
+        """
+        try:
+            yield
+        except HeadwaterError:
+            raise
+        except (RuntimeError, OSError) as error:
+            self._tables.clear()
+            said = str(error).splitlines()[0]
+            raise Unavailable(f"The index at {self._uri} did not answer: {said}. Try again.") from error
+
+
+def _index_once(table: "Table", column: str, config: Any, name: str) -> None:
+    if name not in {index.name for index in table.list_indices()}:
+        table.create_index(column, config=config, name=name)
+
+
+def _merge(table: "Table", part: pa.Table) -> None:
+    table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all().execute(part)
+
+
+def _entries(query: Any, k: int, measure: str) -> Iterator[tuple[float, dict[str, Any]]]:
+    for row in query.limit(k).select([*SHOWN, measure]).to_arrow().to_pylist():
+        yield row.pop(measure), {**row, **{name: json.loads(row[name]) for name in AS_JSON}}
+
+
+def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
+    if len(probe) != (wanted := dimension_of(table.schema)):
+        raise InvalidRequest(wrong_length(len(probe), wanted))
+    query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
+    query = query.distance_type("cosine")
+    # Too few results behind a narrow filter: go on to the other partitions.
+    query = query.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(max(2, math.ceil(REFINED / k)))
+    if chosen := condition(only):
+        query = query.where(chosen, prefilter=True)
+    return [Entry(score=1.0 - distance, **row) for distance, row in _entries(query, k, "_distance")]
+
+
+def _by_words(table: "Table", text: str, k: int, only: Filter) -> list[Entry]:
+    query: Any = table.search(text, query_type="fts", fts_columns="text")
+    if chosen := condition(only):
+        query = query.where(chosen, prefilter=True)
+    return [Entry(score=score, **row) for score, row in _entries(query, k, "_score")]
+
+
+def _rows(table: "Table", condition: str, limit: int) -> list[str]:
+    found = table.search().where(condition).select(["chunk_id"]).limit(limit).to_arrow()
+    ids: list[str] = found["chunk_id"].to_pylist()
+    return ids

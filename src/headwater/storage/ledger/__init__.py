@@ -1,0 +1,1 @@
+"""Ledger: the small facts that must be agreed on, in SQLite or Postgres."""

@@ -1,0 +1,1 @@
+"""Log: pointer events on their way, in order, kept for hours."""

@@ -1,0 +1,1 @@
+"""Memo: what models answered, so that no call is made twice."""

@@ -1,0 +1,1 @@
+"""Query: rows of the tables without a JVM, and SQL that can only read."""

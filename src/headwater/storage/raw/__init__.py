@@ -1,0 +1,1 @@
+"""Raw: immutable bytes under a key, kept once."""

@@ -1,0 +1,1 @@
+"""Spark: its session, its JVM, its jars, and how a cluster gets what it needs."""

@@ -1,0 +1,1 @@
+"""Tables: Iceberg tables, read, written and committed; the one door to them."""

@@ -1,0 +1,1 @@
+"""Maintenance: tables and memo kept from drowning in files."""

@@ -1,0 +1,1 @@
+"""Migration: a lake's parts moved to other places."""

@@ -1,0 +1,1 @@
+"""Models at rest: listed, compared, priced, retired."""
