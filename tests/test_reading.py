@@ -241,7 +241,7 @@ def modules_after_reading(settings: Settings, *names: str) -> str:
     """Which of these were loaded by reading the table in both ways."""
     code = (
         "import sys; from pathlib import Path; from headwater import settings;"
-        "from headwater.storage import catalog, reading;"
+        "from headwater.storage.query import reader as reading; from headwater.storage.tables import catalog;"
         f"reader = catalog.open_reader(settings.resolve(Path({str(settings.lake)!r}), {{}}, {{}}, {{}}));"
         "reading.scan(reader, 'messages'); reading.run_sql(reader, 'select count(*) from messages');"
         f"print([name for name in {names!r} if name in sys.modules])"

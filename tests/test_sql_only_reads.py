@@ -93,6 +93,20 @@ ELSEWHERE = [
     "summarize '{secret}'", "describe '{secret}'", "from messages union all by name from read_csv('{secret}')",
     "select * from variable_of_this_process", "select * from pandas_scan(1)", "select * from arrow_scan(1, 2, 3)",
     "select * from enable_logging('all')", "select write_log('x')", "select * from checkpoint()",
+    "with pg_settings as (select 1) select * from pg_catalog.pg_settings",
+    "with pg_settings as (select 1) from pg_settings",
+    "with duckdb_databases as (select 1) select * from main.duckdb_databases", "with t as (from duckdb_logs) from t",
+    "with duckdb_databases as (select 1) select * from system.main.duckdb_databases",
+    "with duckdb_databases as (select * from duckdb_databases) select * from duckdb_databases",
+    "with a as (select * from duckdb_databases), duckdb_databases as (select 1) select * from a",
+    "with recursive duckdb_logs as (from duckdb_logs union all from duckdb_logs where false) from duckdb_logs",
+    "select * from (with duckdb_databases as (select 1) from duckdb_databases) x, duckdb_databases",
+    "(with duckdb_databases as (select 1) from duckdb_databases) union all by name from duckdb_databases",
+    "select (with duckdb_databases as (select 1) select 1) from DuckDB_Databases",
+    "with duckdb_databases as (select 1) from (show duckdb_databases)",
+    'with "duc\u212adb_databases" as (select 1) from duckdb_databases',
+    "select * from information_schema.tables, pg_catalog.pg_settings", "from duckdb_tables(), duckdb_databases",
+    "from duckdb_logs, (show tables)", "select *, (select count(*) from duckdb_tables) from sqlite_master",
 ]  # fmt: skip
 
 
@@ -260,3 +274,52 @@ def test_functions_that_look_beyond_their_arguments_are_known_one_by_one(lake: L
 )  # fmt: skip
 def test_what_only_reads_is_answered(lake: Lake, query: str) -> None:
     assert lake.sql(query)["columns"]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        # A name that a WITH gives may be a table's, which is meant in the WITH itself, before it and beside it.
+        ("with messages as (select * from silver.messages) select count(text) > 0 as a from messages", [True]),
+        ("with messages as (select * from messages) select count(text) > 0 as a from messages", [True]),
+        ("with a as (from messages), messages as (select 1 as n) select count(text) > 0 as a from a", [True]),
+        ("with messages as (select 7 as a) select a from messages", [7]),
+        ("with messages as (select 7 as a) select count(text) > 0 as a from silver.messages", [True]),
+        ("with messages as (select 7 as a) select count(text) > 0 as a from main.messages", [True]),
+        ("select * from (with messages as (select 7 as a) from messages) x, (select 1 from messages limit 1)", [7]),
+        ("(with messages as (select 7 as a) from messages) union all select 8 from messages limit 2", [7, 8]),
+        # Whoever is inside sees it, and what is called the same inside comes first.
+        ("with t as (select 7 as a) select (select a from t) as a from (select 1)", [7]),
+        ("with t as (select 7 as a) select * from (with t as (select a + 1 as a from t) from t)", [8]),
+        ("with t as (select 7 as a), u as (with t as (select 8 as a) from t) from t union from u order by a", [7, 8]),
+        ("with t as (select 7 as a) (from t) union all (from t)", [7, 7]),
+        ("with t as (select 7 as a) select 1 as a order by (select a from t) limit (select a from t)", [1]),
+        # A recursion sees itself where it recurs, and the table where it begins.
+        ("with recursive t(a) as (select 1 union all select a + 1 from t where a < 3) from t order by a", [1, 2, 3]),
+        ("with recursive t as (select 1 a union all (with u as (from t) select 2 from u where a < 2)) from t", [1, 2]),
+        ("with recursive messages(a) as (select 1 from messages union select a + 1 from messages where a < 2) "
+         "from messages order by a", [1, 2]),
+        ("with recursive t using key (k) as (select 1 as k, 7 as a union select k, a + 1 from recurring.t where a < 9) "
+         "select a from t", [9]),
+        # Letters and quotes.
+        ('with "Messages" as (select 7 as a) select a from MESSAGES', [7]),
+        ("with MESSAGES as (select * from Silver.messages) select count(text) > 0 as a from \"messages\"", [True]),
+        ('with "two words" as (select 7 as a) select a from "Two Words"', [7]),
+        ("with t as (select 7 as a) select column_name = 'a' as a from (describe t)", [True]),
+    ],
+)  # fmt: skip
+def test_a_name_is_what_a_with_gives_where_that_reaches_and_else_a_table(
+    lake: Lake, query: str, rows: list[object]
+) -> None:
+    assert [row["a"] for row in lake.sql(query)["rows"]] == rows
+
+
+def test_every_table_of_the_engines_own_is_out_of_reach_whatever_a_with_is_called(lake: Lake) -> None:
+    """But for those that tell which tables and columns there are."""
+    connection = duckdb.connect()
+    query = "select view_name from duckdb_views() where internal and schema_name = 'main'"
+    for (name,) in connection.execute(query).fetchall():
+        if name not in {"duckdb_columns", "duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views"}:
+            for text in (f"from {name}", f"with {name} as (select 1) from main.{name}"):
+                with pytest.raises(NotFound):
+                    parse(connection, text).tables()

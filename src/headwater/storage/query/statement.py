@@ -8,6 +8,7 @@ is the front door, and answers in sentences. That nothing can be written behind 
 import difflib
 import json
 import re
+import string
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ _CATALOG_TABLES: Final = frozenset(
     {"duckdb_columns", "duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views"}
 )
 _SETTINGS: Final = "pg_settings"  # tells about the engine, under whatever schema
+_IN_REACH: Final = frozenset({"main", "temp"})  # where tables that are handed over are found as well
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _EXPLAIN: Final = re.compile(r"explain(\s+analyze)?(?=\W)", re.IGNORECASE)
 _OPTIONS: Final = re.compile(r"\s*\(\s*[a-z]+(\s+[a-z]+)?(\s*,\s*[a-z]+(\s+[a-z]+)?)*\s*\)", re.IGNORECASE)
 _ONLY_READS: Final = "A query only reads: SELECT, FROM, WITH, VALUES, DESCRIBE, SHOW, SUMMARIZE, or EXPLAIN of one"
@@ -66,14 +69,19 @@ class Statement:
     def tables(self, others: frozenset[str] = frozenset()) -> frozenset[str]:
         """Full names of the lake's tables that it reads; NotFound for a name that is neither theirs nor `others`'."""
         found: set[str] = set()
-        nodes = list(_nodes(self.tree))
-        known = others | {entry["key"].lower() for node in nodes for entry in _ctes(node)}
-        for node in nodes:
+        for node, given in _scoped(self.tree):
             if _looks_around(node):
-                return frozenset(table.name for table in tables.TABLES)
-            if (name := _named(node)) is None or name[-1] in known:
+                found |= {table.name for table in tables.TABLES}
                 continue
-            found.add(_find(name))
+            if (path := _named(node)) is None:
+                continue
+            if path[-1] == _SETTINGS:
+                raise _unknown(path)  # whatever a WITH calls so
+            if _is_given(node, path, given) or (path[-1] in others and _IN_REACH.issuperset(path[:-1])):
+                # The lake's own table of that name is there as well, in case the engine means that one.
+                found |= {table.name for table in tables.TABLES if path == (table.short_name,)}
+                continue
+            found.add(_find(path))
         return frozenset(found)
 
 
@@ -151,6 +159,30 @@ def _nodes(value: Any) -> Iterator[Node]:
             pending += each
 
 
+def _scoped(tree: Node) -> Iterator[tuple[Node, frozenset[str]]]:
+    """Each node with the names that a WITH gives at its place.
+
+    An entry of a WITH sees those before it, and itself only in the part that recurs; there and before it, the same name
+    is a table's. The engine has tables of its own that tell about it: what is excused too widely reaches those.
+    """
+    pending: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    while pending:
+        each, given = pending.pop()
+        if isinstance(each, list):
+            pending += [(inner, given) for inner in each]
+        elif isinstance(each, dict):
+            yield each, given
+            for entry in _ctes(each):
+                pending.append((entry["value"], given))
+                given |= {_lower(entry["key"])}
+            recurring = {_lower(each["cte_name"])} if each.get("type") == "RECURSIVE_CTE_NODE" else set()
+            pending += [
+                (value, given | recurring if name == "right" else given)
+                for name, value in each.items()
+                if name != "cte_map"
+            ]
+
+
 def _check(node: Node) -> None:
     kind = node.get("type")
     if "class" in node:
@@ -166,8 +198,13 @@ def _check(node: Node) -> None:
 
 
 def _ctes(node: Node) -> list[Node]:
-    entries = node.get("map")
-    return [entry for entry in entries if "key" in entry] if isinstance(entries, list) else []
+    found: list[Node] = (node.get("cte_map") or {}).get("map") or []
+    return found
+
+
+def _is_given(node: Node, path: tuple[str, ...], given: frozenset[str]) -> bool:
+    """By a WITH, which gives plain names, and `recurring.name` for all rows of a recursion; SHOW looks past it."""
+    return node["type"] == "BASE_TABLE" and path[-1] in given and path[:-1] in {(), ("recurring",)}
 
 
 def _looks_around(node: Node) -> bool:
@@ -178,7 +215,7 @@ def _looks_around(node: Node) -> bool:
         case "TABLE_FUNCTION":
             return str(node["function"]["function_name"]).lower() in _CATALOG_TABLES
         case "BASE_TABLE":
-            schema, name = str(node["schema_name"]).lower(), str(node["table_name"]).lower()
+            schema, name = _lower(node["schema_name"]), _lower(node["table_name"])
             if name == _SETTINGS:
                 return False  # to be refused as no table of the lake's
             return schema in _CATALOG_SCHEMAS or (not schema and name in _CATALOG_TABLES)
@@ -188,8 +225,13 @@ def _looks_around(node: Node) -> bool:
 def _named(node: Node) -> tuple[str, ...] | None:
     if node.get("type") == "BASE_TABLE" or (node.get("type") == "SHOW_REF" and node["table_name"]):
         path = (node["catalog_name"], node["schema_name"], str(node["table_name"]).strip('"'))
-        return tuple(part.lower() for part in path if part)
+        return tuple(_lower(part) for part in path if part)
     return None
+
+
+def _lower(name: str) -> str:
+    """As the engine does it, which knows the letters of ASCII only: a Kelvin sign is no k to it."""
+    return name.translate(_LOWER)
 
 
 def _find(path: tuple[str, ...]) -> str:
