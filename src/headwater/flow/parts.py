@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from headwater.errors import HeadwaterError, InternalError, describe, sound_text
 from headwater.storage.spark.errors import translate
 from headwater.storage.spark.packed_environment import is_local
+from headwater.storage.tables.spread_rows import persisted
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -33,6 +34,7 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 _SHARES: Final = (4, 2, 1, 1)
 _ROWS_AT_ONCE: Final = 1_000
 _BUCKETS: Final = 4_096
+_SIZE_MAX: Final = 1 << 40
 
 
 def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: int) -> list[pa.Table]:
@@ -83,7 +85,9 @@ def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size:
     """
     spark = rows.sparkSession
     bucketed = rows.withColumn("_bucket", F.expr(f"cast(pmod(xxhash64({content}), {_BUCKETS}) as int)"))
-    sums = [F.sum(F.expr(f"if({kind} = '{name}', {size} + 1, 0)")).alias(name) for name in kinds]
+    # What an event says of its size is somebody else's word: two of the largest must not be too much for a sum.
+    weight = f"least(greatest({size}, 0), {_SIZE_MAX}) + 1"
+    sums = [F.sum(F.expr(f"if({kind} = '{name}', {weight}, 0)")).alias(name) for name in kinds]
     sized = bucketed.groupBy("_bucket").agg(*sums).toArrow()
     parts = deal(sized.select(["_bucket"]), sized["_bucket"], pa.repeat("", len(sized)), _shares(sized), workers)
     slots = _slots(spark, len(parts))
@@ -162,14 +166,12 @@ def kept(made: DataFrame) -> Iterator[DataFrame]:
     In two copies where there are several machines; where both are lost, models are asked again, through their memo.
     """
     local = is_local(str(made.sparkSession.sparkContext.master))
-    held = made.persist(StorageLevel.DISK_ONLY if local else StorageLevel.DISK_ONLY_2)
     try:
-        held.count()  # now, and by all workers at once: a look at the first rows would ask for one part after the other
-        yield held
+        with persisted(made, StorageLevel.DISK_ONLY if local else StorageLevel.DISK_ONLY_2) as held:
+            held.count()  # now, and by all workers at once: a look at the first rows would ask for one part after another
+            yield held
     except (Py4JJavaError, PySparkException) as error:
         raise translate(error) from error
-    finally:
-        held.unpersist()
 
 
 def _pack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:

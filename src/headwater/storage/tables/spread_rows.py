@@ -1,12 +1,17 @@
 """Rows that are spread over Spark's tasks, numbered and laid out for a table without meeting in one place.
 
-Each task's rows get the numbers that follow those of the task before; how many that is was counted first. Where a
-machine was lost in between and its rows came out otherwise, the count does not fit and the write fails.
+Each task's rows get the numbers that follow those of the task before; how many that is was counted first. Both are done
+with what is on the workers' disks, because Spark lays rows out anew each time it makes them: it joins partitions of a
+shuffle by how much there is in them, and a count has fewer columns. Where a machine was lost in between and its rows
+came out otherwise, the count does not fit and the write fails.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -41,6 +46,20 @@ class Parts:
             found.append((part, before, count))
             before += count
         return found
+
+
+@contextmanager
+def persisted(rows: DataFrame, level: StorageLevel = StorageLevel.DISK_ONLY) -> Iterator[DataFrame]:
+    """The rows on the disks of the machines that make them, from the first look on. What a lost machine had is made
+    again in the same partitions. What somebody else persisted stays his."""
+    if rows.storageLevel != StorageLevel.NONE:
+        yield rows
+        return
+    held = rows.persist(level)
+    try:
+        yield held
+    finally:
+        held.unpersist()
 
 
 def measure_parts(table: Table, rows: DataFrame) -> Parts:

@@ -37,9 +37,9 @@ from headwater.storage.tables.data_files import DAYS_APART, unpartitioned_spec, 
 from headwater.storage.tables.expire_snapshots import LEAST, Keep, expirable
 from headwater.storage.tables.java_tables import load_java, translated_java, write_staged
 from headwater.storage.tables.metadata import Edit, Metadata, edit_for
-from headwater.storage.tables.spread_rows import SPREAD, measure_parts, number_rows
+from headwater.storage.tables.spread_rows import SPREAD, measure_parts, number_rows, persisted
 
-# In the driver's hands, or in Spark's: then they must come out the same each time they are asked for.
+# In the driver's hands, or in Spark's, which makes them once for every table that they are written to.
 Rows: TypeAlias = pa.Table | DataFrame
 # What becomes of a table's progress with a commit, from what it is when the commit is made.
 Advance = Callable[[Progress], Progress]
@@ -203,7 +203,8 @@ class TableWriter:
             if isinstance(rows, pa.Table):
                 files = write_files(self.spark._jvm, java, table, _numbered(table, rows, first), self._committer.files)
                 return _Written(files, len(rows), first)
-            return self._spread(java, table, rows, first)
+            with persisted(rows) as held:
+                return self._spread(java, table, held, first)
 
     def _spread(self, java: JavaObject, table: Table, rows: DataFrame, first: int) -> _Written:
         """Written by Spark's tasks, each its own rows; what the driver learns is where files are and how many rows."""
