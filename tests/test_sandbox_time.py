@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.flow.derive import terms
 from headwater.flow.derive.sandbox import Sandbox, Terms, job
 
 POINTER = {"path": "x", "size": 1, "content_type": "audio/wav", "checksum": ""}
@@ -59,6 +60,19 @@ def test_patience_wears_out_with_each_that_was_set_aside() -> None:
     short = Terms(patience=2.0)
     short.wear()
     assert short.patience == 2.0
+
+
+def test_many_that_hang_wear_the_patience_out_and_their_mates_are_served(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step has less time than the batch has patience, as it is by default: the first hang ends as one."""
+    monkeypatch.setattr(terms, "PATIENCE_SECONDS_MIN", 0.5)
+    sandbox.derive(["fine"], "audio", POINTER)
+    worn = Terms(patience=1.5)
+    results = sandbox.derive_many(jobs_of(*["hang", "fine"] * 6), terms=worn)
+    assert [result["hang"]["fault"][0] for result in results[::2]] == ["TIMEOUT", *["SLOW"] * 5]
+    assert [result["fine"] for result in results[1::2]] == [{"ok": {"size": 1}}] * 6
+    assert worn.patience == 0.5
 
 
 def test_of_an_object_that_is_set_aside_every_step_that_is_left_waits_and_answers_stay(sandbox: Sandbox) -> None:

@@ -23,6 +23,7 @@ from headwater.settings import Settings
 __all__ = ["Answer", "Answered", "Result", "Sandbox", "StepJob", "Terms", "job", "sandbox_config"]
 
 ATTEMPTS: Final = 2
+_LATE: Final = frozenset({"SLOW", "TIMEOUT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,9 @@ class Sandbox:
         """The rest of an object. A crash gets a second chance, a hang does not; who is slow is waited for elsewhere."""
         result, kept, trouble, crashes, billed = dict(lost.result), lost.kept, lost.trouble, 0, lost.billed
         while left := [step for step in job["steps"] if step["tag"] not in result]:
+            if trouble and trouble[0] in _LATE:
+                terms.wear()  # a hang too: hundreds of them, each for as long as a step may take, are hours
             if trouble and trouble[0] == "SLOW":
-                terms.wear()
                 return result | _set_aside(left, trouble, billed)
             if trouble:
                 crashes += 1

@@ -21,7 +21,7 @@ class Terms:
     money: float | None = None
 
     def wear(self) -> None:
-        """Half the patience after each that was set aside: a hundred slow ones must not add up."""
+        """Half the patience after each that was set aside or hung: a hundred slow ones must not add up."""
         if self.patience is not None:
             self.patience = max(min(self.patience, PATIENCE_SECONDS_MIN), self.patience / 2)
 
