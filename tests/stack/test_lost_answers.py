@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ import pytest
 import rounds
 from pyspark.sql import functions as F
 from sample_rows import rows
-from wire import ACTIONS, Wire, at_random, once, wire_to
+from wire import ACTIONS, Wire, once, wire_to
 
 from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES
@@ -28,6 +29,7 @@ from headwater.storage.tables.writer import TableWriter
 
 # An answer to a commit, or to anything else that the catalog is asked.
 COMMITS = b"UPDATE iceberg_tables"
+REQUESTS = (COMMITS, b"iceberg_tables")
 
 
 @pytest.fixture
@@ -104,37 +106,75 @@ def test_a_catalog_that_stays_silent_leaves_the_outcome_unknown_and_the_next_run
     monkeypatch.setattr(postgres_database, "WAIT_SECONDS", 0.5)
     writer = TableWriter(lake.spark, lake.settings, epoch=1)
     given = rows(MESSAGES, [{"object_id": "o"}]).select(MESSAGES.columns)
-    target = wire._target
-    wire._watched = lambda data: COMMITS in data or wire._target != target
-
-    def vanish(_: int) -> str:
-        wire._target = ("127.0.0.1", 9)  # from here on nobody is there
-        return "lose"
-
-    wire.fault = vanish
+    wire.fault = wire.vanish
     with pytest.raises(OutcomeUnknown):
         writer.publish(MESSAGES, given, {EVENTS.name: 1}, since=writer.progress(MESSAGES), stage="derive")
-    wire._target, wire.fault = target, lambda _: None
+    wire.come_back()
     assert writer.progress(MESSAGES).next_seq == 1, "it had landed"
     check_readable(lake)
 
 
 def disturb(lake: Lake, wire: Wire, tmp_path: Path, seed: int, times: int) -> None:
-    random = Random(seed)
-    for number in range(times):
-        rounds.put_round(lake, rounds.make_media(tmp_path / "media", number), number)
-        # Of commits in one round, of any answer in the next.
-        wire._watched = (lambda data: COMMITS in data) if number % 2 else (lambda data: b"iceberg_tables" in data)
-        wire.fault = at_random(random, wire.answers + (10 if number % 2 else 40), ACTIONS[:4])
+    """Rounds, each with one fault while it runs, until so many have really happened.
+
+    A fault is of a commit in one round, of any answer of the catalog in the next. Which and how is dealt from all that
+    there can be, shuffled: after enough rounds every commit of a run has had every fault.
+    """
+    random, number = Random(seed), 0
+    decks = {kind: Deck(random, undisturbed(lake, wire, tmp_path, kind, at)) for at, kind in enumerate(REQUESTS)}
+    for kind in islice(cycle(REQUESTS), times * 2):
+        number += 1
+        put(lake, tmp_path, len(decks) + number - 1)
+        nth, action = decks[kind].deal()
+        watch(wire, kind)
+        wire.fault = once(wire.answers + nth, action)
+        print(f"round {number}, {len(wire.done)} faults so far: {action} of answer {nth} to {kind!r}")
         try:
             lake.run()
-        except Conflict:
-            raise
         except HeadwaterError as error:
-            assert error.retryable, error
+            assert error.retryable and not isinstance(error, Conflict), error
         wire.fault = lambda _: None
         lake.run()
         check_readable(lake)
+        if len(wire.done) == times:
+            break
+    assert len(wire.done) == times, f"{len(wire.done)} faults in {number} rounds"
+    check_contents(lake, number + len(decks))
+
+
+def undisturbed(lake: Lake, wire: Wire, tmp_path: Path, kind: bytes, number: int) -> int:
+    """How many answers of a kind a run gets where none is lost."""
+    put(lake, tmp_path, number)
+    watch(wire, kind)
+    before = wire.answers
+    lake.run()
+    return wire.answers - before
+
+
+def put(lake: Lake, tmp_path: Path, number: int) -> None:
+    rounds.put_round(lake, rounds.make_media(tmp_path / "media", number), number)
+
+
+def watch(wire: Wire, kind: bytes) -> None:
+    wire.watched = lambda data: kind in data
+
+
+class Deck:
+    """Every answer of a run with every fault, shuffled; and again when all were dealt."""
+
+    def __init__(self, random: Random, answers: int) -> None:
+        assert answers > 0
+        self._random, self._answers = random, answers
+        self._cards: list[tuple[int, str]] = []
+
+    def deal(self) -> tuple[int, str]:
+        if not self._cards:
+            self._cards = [(nth, action) for nth in range(1, self._answers + 1) for action in ACTIONS[:4]]
+            self._random.shuffle(self._cards)
+        return self._cards.pop()
+
+
+def check_contents(lake: Lake, times: int) -> None:
     expected = {"bronze.events": 11, "silver.transcripts": 4, "silver.captions": 2, "silver.messages": 3}
     found = rounds.contents(lake)
     assert {name: len(found[name]) for name in expected} == {name: n * times for name, n in expected.items()}

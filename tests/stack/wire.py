@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from random import Random
 from typing import Final
 
 ACTIONS: Final = ("lose", "cut", "delay", "repeat", "swallow")
@@ -21,15 +20,25 @@ class Wire:
 
     def __init__(self, host: str, port: int, watched: Callable[[bytes], bool] = bool) -> None:
         self._target = (host, port)
-        self._watched = watched
+        self.watched = watched
         self.fault: Callable[[int], str | None] = lambda _: None
         self.answers = 0
         self.bytes = 0  # that the server has sent
         self.done: list[str] = []
         self._lock = threading.Lock()
+        self._gone = threading.Event()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
+
+    def vanish(self, _: int) -> str:
+        """A fault: this answer is lost, and from then on nobody is there, on no connection, until `come_back`."""
+        self._gone.set()
+        return "lose"
+
+    def come_back(self) -> None:
+        self.fault = lambda _: None
+        self._gone.clear()
 
     def close(self) -> None:
         self._server.close()
@@ -41,6 +50,9 @@ class Wire:
                 threading.Thread(target=self._connect, args=(client,), name="wire", daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
+        if self._gone.is_set():
+            client.close()
+            return
         try:
             server = socket.create_connection(self._target)
         except OSError:
@@ -52,8 +64,8 @@ class Wire:
 
     def _ask(self, client: socket.socket, server: socket.socket, asked: threading.Event) -> None:
         with suppress(OSError):
-            while data := client.recv(1 << 16):
-                if self._watched(data):
+            while (data := client.recv(1 << 16)) and not self._gone.is_set():
+                if self.watched(data):
                     asked.set()
                 server.sendall(data)
         _end(client, server)
@@ -61,6 +73,8 @@ class Wire:
     def _answer(self, server: socket.socket, client: socket.socket, asked: threading.Event) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 16):
+                if self._gone.is_set():
+                    break
                 with self._lock:
                     self.bytes += len(data)
                 if not asked.is_set():
@@ -103,11 +117,6 @@ def wire_to(host: str, port: int, watched: Callable[[bytes], bool] = bool) -> It
 
 def once(number: int, action: str) -> Callable[[int], str | None]:
     return lambda count: action if count == number else None
-
-
-def at_random(random: Random, most: int, actions: tuple[str, ...]) -> Callable[[int], str | None]:
-    """One fault, somewhere among the first answers."""
-    return once(random.randint(1, most), random.choice(actions))
 
 
 def _end(*sockets: socket.socket) -> None:
