@@ -1,8 +1,10 @@
 """An index that is down or wiped holds up nobody: tables go on, search says what it lacks, and it catches up."""
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ import rounds
 from headwater import lake as lakes
 from headwater.errors import Unavailable
 from headwater.lake import Lake
+from headwater.settings import FILE_NAME
+from headwater.storage.index.lance_index import LanceIndex
 
 PATIENCE_SECONDS = 120
 
@@ -97,10 +101,65 @@ def test_a_run_that_ends_by_itself_brings_tables_up_to_date_and_says_that_the_in
     index = lake.settings.lake / "index"
     shutil.rmtree(index, ignore_errors=True)
     index.write_text("no index")
-    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run", "--once"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    done = headwater(lake, "run", "--once")
     assert done.returncode == Unavailable.exit_code
     assert "index" in done.stderr and "Traceback" not in done.stderr
     assert is_derived(lake)
     assert lake.table("messages").to_arrow().num_rows == 3
+
+
+def headwater(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.fixture
+def unreachable(engine: None, lake: Lake) -> Iterator[Lake]:
+    """The same lake with its index on an S3 server that is not there: nobody listens at a port that is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with (lake.settings.lake / FILE_NAME).open("a") as file:
+            file.write('\n[index]\nuri = "s3://bucket/index"\n[s3]\naccess_key = "a"\nsecret_key = "b"\n')
+            file.write(f'endpoint = "http://127.0.0.1:{taken.getsockname()[1]}"\n')
+        with lakes.open(lake.settings.lake) as opened:
+            yield opened
+
+
+def test_an_s3_server_of_the_index_that_is_down_ends_no_run_and_search_says_so(unreachable: Lake) -> None:
+    with pytest.raises(Unavailable, match="The index at s3://bucket/index did not answer"):
+        unreachable.run()
+    assert is_derived(unreachable)
+    assert unreachable.table("messages").to_arrow().num_rows == 3
+    embedded = unreachable.table("embeddings").to_arrow().num_rows
+    shown = unreachable.status()["index"]
+    assert (shown["entries"], shown["stale_by"]) == (0, embedded) and "did not answer" in shown["down"]
+    asked = headwater(unreachable, "search", "invoice")
+    assert asked.returncode == Unavailable.exit_code
+    assert "The index at s3://bucket/index did not answer" in asked.stderr and "Traceback" not in asked.stderr
+    assert len(asked.stderr) < 600, "what a library prints for its developers is left out"
+
+
+class Fleeting(LanceIndex):
+    """An index whose server goes away as soon as it has noted what was brought in."""
+
+    def __init__(self, lake: Lake, away: LanceIndex) -> None:
+        super().__init__(str(lake.settings.lake / "index"), lake.settings)
+        self._away = away
+
+    def set_position(self, seq: int, identity: str | None = None) -> None:
+        super().set_position(seq, identity)
+        self.__dict__["_store"] = self._away._store
+
+
+def test_an_index_that_goes_down_once_it_was_written_is_told_of_as_any_other(unreachable: Lake) -> None:
+    told: list[str] = []
+    lake, parts = unreachable, unreachable._components
+    parts.__dict__["index"] = Fleeting(lake, LanceIndex(lake.settings.text("index.uri"), lake.settings))
+    with pytest.raises(Unavailable, match="index"):
+        lake.run(listen=told.append)
+    events = [json.loads(line) for line in told]
+    (indexed,) = [event for event in events if event["event"] == "stage.committed" and event["stage"] == "index"]
+    assert indexed["next_seq"] is None
+    assert [event["event"] for event in events].count("index.down") == 1
+    assert is_derived(lake)

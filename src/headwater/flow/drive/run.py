@@ -21,6 +21,7 @@ from headwater import telemetry
 from headwater.clock import Clock
 from headwater.domain.quarantine import Retried
 from headwater.domain.tables import EMBEDDINGS, EVENTS
+from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import Derived, derive_next, is_cut_short
@@ -263,8 +264,14 @@ class Run:
         if made is not None:
             self._count_quarantined(made.quarantined, stage)
             self.account.add(made.efforts, read_book(self.ledger).labels())
-        next_seq = self.index.position() if made is None else self.writer.progress(EMBEDDINGS).next_seq
+        next_seq = self._indexed() if made is None else self.writer.progress(EMBEDDINGS).next_seq
         _tell_commit(stage, done, begun, next_seq=next_seq)
+
+    def _indexed(self) -> int | None:
+        """How far the index has followed; None where it went down since: that ends no run."""
+        with suppress(Unavailable):
+            return self.index.position()
+        return None
 
     def _derive(self) -> bool:
         cut = Cut(self._pace.rows, batch_cut(self.writer).bytes)

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property, partial
@@ -39,6 +39,7 @@ from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
 if TYPE_CHECKING:
     from lancedb.db import DBConnection
     from lancedb.table import Table
+    from obstore import ListResult, ObjectMeta
     from obstore.store import ObjectStore
 
 # All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the recall: on
@@ -50,6 +51,8 @@ REFINED: Final = 400
 _INDEX_CACHE_BYTES: Final = 512 << 20
 _METADATA_CACHE_BYTES: Final = 32 << 20
 
+# What LanceDB and the object store under it write into a ValueError that is none.
+_LOST: Final = ("Failed to connect", "Generic {", "IO {", "RetryError")
 _PREFIX: Final = "text_"
 _NOTE: Final = "position.json"
 
@@ -151,6 +154,8 @@ class LanceIndex:
         warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
         import lancedb
 
+        if self._target is not None:  # LanceDB asks for twenty seconds before it says that nobody is there
+            self._listed()
         # Another process writes while this one answers: look for a newer version at every read.
         options = self._target.lance() if self._target else None
         session = lancedb.Session(_INDEX_CACHE_BYTES, _METADATA_CACHE_BYTES)
@@ -171,7 +176,7 @@ class LanceIndex:
         import obstore
 
         with self._translated():
-            listed = obstore.list_with_delimiter(self._store)
+            listed = self._listed()
             if not any(name.rpartition("/")[2].startswith(_PREFIX) for name in listed["common_prefixes"]):
                 self._tables.clear()  # somebody wiped it under us
                 return {}
@@ -181,6 +186,11 @@ class LanceIndex:
                 note: dict[str, Any] = json.loads(bytes(obstore.get(self._store, _NOTE).bytes()))
                 return note
             return {}
+
+    def _listed(self) -> "ListResult[Sequence[ObjectMeta]]":
+        import obstore
+
+        return obstore.list_with_delimiter(self._store)
 
     def _all_tables(self) -> "list[Table]":
         names = [name for name in self._database.list_tables().tables if name.startswith(_PREFIX)]
@@ -223,7 +233,7 @@ class LanceIndex:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """LanceDB and obstore raise plain RuntimeError, ValueError and OSError; here they become ours.
+        """LanceDB raises plain RuntimeError, OSError and ValueError, obstore errors of its own; here they become ours.
 
         Tables are opened anew afterwards: what was open may have been wiped, or replaced by a copy.
         """
@@ -231,10 +241,25 @@ class LanceIndex:
             yield
         except HeadwaterError:
             raise
-        except (RuntimeError, OSError) as error:
+        except Exception as error:
+            if not is_outage(error):
+                raise
             self._tables.clear()
-            said = str(error).splitlines()[0]
-            raise Unavailable(f"The index at {self._uri} did not answer: {said}. Try again.") from error
+            raise Unavailable(f"The index at {self._uri} did not answer: {_said(error)}. Try again.") from error
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether it is the place of the index that failed, and not what was asked of it."""
+    from obstore.exceptions import BaseError
+
+    # To LanceDB a store that does not answer while it connects is an "invalid input".
+    lost = isinstance(error, ValueError) and any(words in str(error) for words in _LOST)
+    return lost or isinstance(error, RuntimeError | OSError | BaseError)
+
+
+def _said(error: Exception) -> str:
+    """One line: what a library prints for its developers goes on for pages."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(". ")
 
 
 def _index_once(table: "Table", column: str, config: Any, name: str) -> None:
