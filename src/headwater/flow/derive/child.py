@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 from headwater.domain.modality import Modality, content_type_of
 from headwater.domain.quarantine import SLOW, known_fault
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
+from headwater.flow.derive.call_pace import CallPace
 from headwater.flow.derive.fetch import Fetched, Fetcher
 from headwater.flow.derive.frames import MESSAGE_BYTES_MAX, packed, read_message
 from headwater.flow.derive.keeper import Keeper
@@ -79,6 +80,7 @@ class Worker:
         self._runs: dict[tuple[str, str], Run] = {}
         self._replies = replies
         self.purse: Purse | None = None
+        self.pace = CallPace()
 
     def ready(self) -> None:
         self._loading(False)
@@ -170,6 +172,7 @@ class _Attempt:
             text,
             allow=lambda seconds: self._tell(allow=seconds),
             patience=self._job.get("patience"),
+            pace=self._worker.pace,
         )
 
     def _tell_calling(self, begins: bool) -> None:

@@ -9,7 +9,7 @@ from headwater.domain.tables import CAPTIONS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
-from headwater.flow.models.documents import SCANS_MAX, open_document
+from headwater.flow.models.documents import SCANS_MAX, count_scans, open_document
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Said
 
@@ -24,18 +24,23 @@ def probe(source: Source, models: Models) -> StepResult:
 def extract(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.extract")
     pages = _checked_pages(source)
+    if model.reads_pages:
+        source.require_few_calls(model.card, min(pages, SCANS_MAX), lambda most: count_scans(source.content, most))
     source.allow(SCAN_SECONDS * (1 if model.reads_pages else min(pages, SCANS_MAX)) + model.card.deadline_seconds)
-    started, scans = time.perf_counter(), 0
+    started = page_begun = time.perf_counter()
+    scans = 0
 
     def result(said: Said) -> StepResult:
         images = scans if model.reads_pages else pages
         return said_result(said, model.card, Effort(time.perf_counter() - started, images=images, calls=images))
 
     def keep(so_far: Callable[[], Said], scanned: bool) -> None:
-        nonlocal scans
+        nonlocal scans, page_begun
         if scanned:
             scans += 1
             source.allow(SCAN_SECONDS)  # for the next one
+            source.pace.note(model.card, time.perf_counter() - page_begun)
+        page_begun = time.perf_counter()
         source.keep(lambda: result(so_far()), cheap=not scanned)
 
     return result(model.read(source.content, keep))

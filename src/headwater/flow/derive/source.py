@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from headwater.errors import DataFault
+from headwater.flow.derive.call_pace import CallPace
+from headwater.flow.models.port import ModelCard
 from headwater.settings import BY_NAME
 
 LONG_FACTOR: Final = 10  # a batch is not kept waiting by what lasts so many times as long as it waits for one object
@@ -50,7 +52,8 @@ class Source:
     """`content` is the bytes themselves, or a file where they are many.
 
     `allow` asks for more time for the step at hand. `keep` is given what a step has so far, as a function that tells
-    it: if the time runs out, that is its answer. `patience` is how long the batch waits for this object.
+    it: if the time runs out, that is its answer. `patience` is how long the batch waits for this object, and `pace` how
+    long the calls of each model take.
     """
 
     content: bytes | Path
@@ -60,6 +63,7 @@ class Source:
     allow: Callable[[float], None] = field(default=_say_nothing)
     keep: Keep = field(default=_keep_nothing)
     patience: float | None = None
+    pace: CallPace = field(default_factory=CallPace)
 
     @property
     def size(self) -> int:
@@ -88,3 +92,15 @@ class Source:
         """What would hold up its batch is not even begun, where somebody waits for the batch."""
         if self.patience is not None and (duration_ms or 0) > self.patience * LONG_FACTOR * 1000:
             raise DataFault("SLOW", f"It lasts {(duration_ms or 0) / 60_000:.0f} minutes: derived beside the run.")
+
+    def require_few_calls(self, card: ModelCard, most: int, count: Callable[[int], int]) -> None:
+        """Before the first of several calls: all of them must fit into the patience, or none is made.
+
+        There are at most `most`. `count` looks how many there are, as far as it is told, and is asked only where it
+        matters.
+        """
+        if self.patience is None:
+            return
+        fit = self.pace.calls_within(self.patience, card)
+        if most > fit and count(fit + 1) > fit:
+            raise DataFault("SLOW", f"It takes more than {fit} calls of {card.name}: derived beside the run.")

@@ -7,6 +7,7 @@ is passed over.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from headwater.domain.locator import Segment
 from headwater.domain.tables import CAPTIONS, METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
 from headwater.flow.derive.audio import heard
+from headwater.flow.derive.call_pace import is_elsewhere
 from headwater.flow.derive.containers import container_of
 from headwater.flow.derive.decoding import VIDEO_CONTAINERS, Earning, duration_of, opened, packets, sound_blocks
 from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
@@ -71,6 +73,8 @@ def transcribe(source: Source, models: Models) -> StepResult | None:
 
 def caption(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.caption")
+    if is_elsewhere(model.card):
+        source.require_few_calls(model.card, source.limits.frames, lambda most: _count_key_frames(source, most))
     started = time.perf_counter()
     read: list[tuple[KeyFrame, Said]] = []
 
@@ -80,13 +84,24 @@ def caption(source: Source, models: Models) -> StepResult:
 
     for frame in key_frames(source):
         source.allow(model.card.deadline_seconds)
-        read.append((frame, scaled(model.run([frame.picture])[0], frame.scale)))
+        with source.pace.timed(model.card):
+            said = model.run([frame.picture])[0]
+        read.append((frame, scaled(said, frame.scale)))
         source.keep(so_far)
     return so_far()
 
 
 def key_frames(source: Source) -> Iterator[KeyFrame]:
     """Frames that differ, oldest first."""
+    return (_key_frame(frame_ms, frame) for frame_ms, frame in _differing(source))
+
+
+def _count_key_frames(source: Source, most: int) -> int:
+    """Decodes what is decoded once more afterwards: little beside the calls to another machine that it may spare."""
+    return sum(1 for _ in islice(_differing(source), most))
+
+
+def _differing(source: Source) -> Iterator[tuple[int, Any]]:
     container = container_of(source, VIDEO_CONTAINERS)
     seconds = _seconds(source, container)
     keys_only = seconds > WHOLE_SECONDS and _key_count(source, container) > seconds / SPARSE_SECONDS
@@ -107,7 +122,7 @@ def key_frames(source: Source) -> Iterator[KeyFrame]:
                 continue
             last, count = cells, count + 1
             source.allow(FRAME_SECONDS * source.limits.realtime_factor)
-            yield _key_frame(frame_ms, frame)
+            yield frame_ms, frame
     if last is None:
         raise DataFault("UNREADABLE", "No frame of it can be decoded.")
 

@@ -114,6 +114,17 @@ def open_document(content: Path | bytes) -> Any:
         raise DataFault("UNREADABLE", f"PDFium cannot open it: {error}") from error
 
 
+def count_scans(content: Path | bytes, most: int) -> int:
+    """Pages that a reader of pictures would be given, counted no further than `most`."""
+    found = 0
+    with closing(open_document(content)) as document:
+        for number in range(len(document)):
+            found += not _page_text(document, number).text and _has_picture(document, number)
+            if found >= most:
+                break
+    return found
+
+
 def _pages(document: Any, number: int) -> Iterator[Any]:
     from pypdfium2 import PdfiumError
 
