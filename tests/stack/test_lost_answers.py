@@ -1,5 +1,7 @@
 """Answers of the catalog that get lost, cut, late or doubled: nothing is lost, nothing twice, tables stay readable."""
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -20,7 +22,6 @@ from headwater.lake import Lake
 from headwater.settings import FILE_NAME, resolve
 from headwater.storage.ledger import postgres_database
 from headwater.storage.spark.session import start_spark, stop_spark
-from headwater.storage.tables import commit
 from headwater.storage.tables.commit import Committer
 from headwater.storage.tables.expire_snapshots import Keep
 from headwater.storage.tables.metadata import snapshot_ids
@@ -99,19 +100,78 @@ def test_rows_go_and_files_are_compacted_whatever_becomes_of_the_answer(lake: La
     assert sorted(lake.table("messages").to_arrow()["object_id"].to_pylist()) == ["o0", "o1", "o2", "o4", "o5"]
 
 
-def test_a_catalog_that_stays_silent_leaves_the_outcome_unknown_and_the_next_run_finds_out(
-    lake: Lake, wire: Wire, monkeypatch: pytest.MonkeyPatch
+# As the program itself, with less patience for a catalog that is silent.
+IMPATIENT = """
+import sys
+from headwater.storage.ledger import postgres_database
+from headwater.storage.tables import commit
+commit.SETTLE_SECONDS, postgres_database.WAIT_SECONDS = 1.0, 0.5
+from headwater.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run_once(lake: Lake) -> "subprocess.CompletedProcess[str]":
+    line = [sys.executable, "-c", IMPATIENT, "--lake", str(lake.settings.lake), "run", "--once"]
+    return subprocess.run(line, check=False, capture_output=True, text=True)
+
+
+def files(lake: Lake) -> set[Path]:
+    return {path for path in (lake.settings.lake / "warehouse").rglob("*") if path.is_file()}
+
+
+def test_a_process_that_hears_of_none_of_its_commits_makes_each_once_deletes_nothing_and_exits_0(
+    lake: Lake, wire: Wire
 ) -> None:
-    monkeypatch.setattr(commit, "SETTLE_SECONDS", 1.0)
-    monkeypatch.setattr(postgres_database, "WAIT_SECONDS", 0.5)
-    writer = TableWriter(lake.spark, lake.settings, epoch=1)
-    given = rows(MESSAGES, [{"object_id": "o"}]).select(MESSAGES.columns)
-    wire.fault = wire.vanish
-    with pytest.raises(OutcomeUnknown):
-        writer.publish(MESSAGES, given, {EVENTS.name: 1}, since=writer.progress(MESSAGES), stage="derive")
+    lake.put_text("my invoice is wrong", customer="acme", id="m")
+    before = files(lake)
+    wire.fault = lambda _: "lose"
+    done = run_once(lake)
+    wire.fault = lambda _: None
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert wire.done.count("lose") >= 3
+    assert before <= files(lake)
+    assert_chat_is_there_once(lake, "m")
+    for name in ("bronze.events", "silver.messages", "silver.embeddings"):
+        found = lake._components.catalog.load_table(name)
+        assert len(found.metadata.snapshots) == 1
+        # Each version of the table left its file, so none was taken back.
+        versions = {path.name.partition("-")[0] for path in files(lake) if is_metadata_of(path, name)}
+        assert versions == {f"{number:05}" for number in range(len(versions))}
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_process_whose_catalog_falls_silent_at_a_commit_exits_7_keeps_every_file_and_the_next_finds_out(
+    lake: Lake, wire: Wire, landed: bool
+) -> None:
+    lake.put_text("my invoice is wrong", customer="acme", id="m")
+    if landed:
+        wire.fault = wire.vanish
+    else:
+        wire.vanish_before_asked()
+    before = files(lake)
+    done = run_once(lake)
+    assert (done.returncode, "Traceback" in done.stderr) == (OutcomeUnknown.exit_code, False), done.stderr
+    assert "unknown" in done.stderr
+    staged = files(lake)
+    assert before < staged
     wire.come_back()
-    assert writer.progress(MESSAGES).next_seq == 1, "it had landed"
+    assert lake.table("events").to_arrow().num_rows == int(landed)
+    lake.run()
+    assert staged <= files(lake), "what may still have been on its way is there"
+    assert_chat_is_there_once(lake, "m")
+    assert not lake.pending()
+
+
+def is_metadata_of(path: Path, table: str) -> bool:
+    return path.name.endswith(".metadata.json") and table.replace(".", "/") in str(path)
+
+
+def assert_chat_is_there_once(lake: Lake, event: str) -> None:
     check_readable(lake)
+    for name in ("events", "messages", "embeddings"):
+        assert lake.table(name).to_arrow()["event_id"].to_pylist() == [event], name
+    assert lake._components.index.count() == 1
 
 
 def disturb(lake: Lake, wire: Wire, tmp_path: Path, seed: int, times: int) -> None:

@@ -27,6 +27,7 @@ class Wire:
         self.done: list[str] = []
         self._lock = threading.Lock()
         self._gone = threading.Event()
+        self._about_to_vanish = False
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
@@ -36,8 +37,13 @@ class Wire:
         self._gone.set()
         return "lose"
 
+    def vanish_before_asked(self) -> None:
+        """The next request that is watched does not arrive, nor anything after it, until `come_back`."""
+        self._about_to_vanish = True
+
     def come_back(self) -> None:
         self.fault = lambda _: None
+        self._about_to_vanish = False
         self._gone.clear()
 
     def close(self) -> None:
@@ -67,6 +73,9 @@ class Wire:
             while (data := client.recv(1 << 16)) and not self._gone.is_set():
                 if self.watched(data):
                     asked.set()
+                    if self._about_to_vanish:
+                        self._gone.set()
+                        break
                 server.sendall(data)
         _end(client, server)
 
