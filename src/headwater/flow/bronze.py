@@ -5,7 +5,8 @@ Writes  bronze.events, silver.quarantine
 Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
 The driver, which must know every key to judge it, reads the lines and carries the rows to the table. Where Spark
 streams them, a batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
-Invariant: what was read of the log is committed with the rows, so a crash repeats nothing.
+Invariant: what was read of the log is committed with the rows, so a crash repeats nothing; a batch is committed only
+on top of the position that its reader knows, so a table that is rolled back meanwhile loses nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from headwater.domain.modality import Modality
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
-from headwater.flow.log.continuity import LogReplaced, Loss, find_lost, record_losses
+from headwater.flow.log.continuity import LogPosition, LogReplaced, Loss, PositionMoved, find_lost, record_losses
 from headwater.flow.log.identity import is_same_log, note_marks
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
@@ -62,6 +63,7 @@ _DETAILS: Final = {
 SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
 Position = tuple[int, int]  # partition and offset of a line of the log
 Claim = tuple[str, str, int, int]  # key, content and position
+Kind = Literal["event", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,9 @@ class Taken:
     """What a micro-batch brought: new events, lines that were set aside, and what was gone before it was read."""
 
     events: int
-    quarantined: int = 0
-    losses: Sequence[Loss] = ()
+    quarantined: int
+    losses: Sequence[Loss]
+    position: LogPosition  # how far the log is read now
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,25 @@ class Verdict:
     raw: Mapping[str, int]
 
 
-def take(writer: TableWriter, lines: DataFrame | pa.Table, *, log: PointerLog, ledger: Ledger, clock: Clock) -> Taken:
+def take(
+    writer: TableWriter,
+    lines: DataFrame | pa.Table,
+    follows: LogPosition | None,
+    *,
+    log: PointerLog,
+    ledger: Ledger,
+    clock: Clock,
+) -> Taken:
     """Bring a micro-batch of log lines, as `storage.log.stream` gives them, into bronze.
 
-    Raises LogReplaced where they may be of another log than the one that the positions speak of.
+    `follows` is the position on which the batch follows; None is for who reads from where the table is. Raises
+    PositionMoved where the table is elsewhere, and LogReplaced where the lines may be of another log than the one that
+    the positions speak of.
     """
     since = writer.progress(EVENTS)
     begun = since.offsets
+    if follows is not None and LogPosition.of(since) != follows:
+        raise PositionMoved
     with _seen(lines, _unread(_sized(lines), begun), begun) as (seen, rows):
         if not is_same_log(log, ledger):  # asked after they were read, and so true of when they were read
             raise LogReplaced
@@ -102,7 +117,7 @@ def take(writer: TableWriter, lines: DataFrame | pa.Table, *, log: PointerLog, l
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return _bring(writer, since, rows, _judge(seen, ledger), {**begun, **ends}, clock(), losses)
+        return _bring(writer, since, rows, _judge(writer, seen, ledger), {**begun, **ends}, clock(), losses)
 
 
 @contextmanager
@@ -146,7 +161,7 @@ def _bring(
     events = writer.publish(
         EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates, raw=verdict.raw
     )
-    return Taken(events, quarantined, losses)
+    return Taken(events, quarantined, losses, LogPosition(since.generation, ends))
 
 
 def _sized(lines: DataFrame | pa.Table) -> pa.Table:
@@ -218,14 +233,15 @@ def _offsets(seen: pa.Table, partition: int) -> list[int]:
     return offsets
 
 
-def _judge(seen: pa.Table, ledger: Ledger) -> Verdict:
+def _judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
     """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
     sound = seen.filter(seen["sound"])
-    duplicates, conflicts = _claim(ledger, "event", list(_claims(sound, "event_id", sound["content_hash"])))
+    claims = list(_claims(sound, "event_id", sound["content_hash"]))
+    duplicates, conflicts = _claim(writer, ledger, "event", claims, sound)
     known = duplicates | conflicts
     checksums = pc.struct_field(sound["pointer"], "checksum")
     new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
-    echoes, lies = _claim(ledger, "object", new)
+    echoes, lies = _claim(writer, ledger, "object", new, sound)
     accepted = len(new) - len(lies)
     return Verdict(
         unsound=len(seen) - len(sound),
@@ -251,10 +267,15 @@ def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Cla
 
 
 def _claim(
-    ledger: Ledger, kind: Literal["event", "object"], claims: Sequence[Claim]
+    writer: TableWriter, ledger: Ledger, kind: Kind, claims: Sequence[Claim], sound: pa.Table
 ) -> tuple[set[Position], set[Position]]:
     """Positions that came second for their key: with the same content, and with other content."""
     firsts = ledger.claim_first(kind, claims)
+    # A claim of a log that is gone outlives a rollback or a restore that took its row away: there the table knows.
+    sealed = {key: offset for key, (_, partition, offset) in firsts.items() if partition < 0}
+    if sealed and (gone := sealed.keys() - _held(writer, kind, sealed, sound)):
+        ledger.forget_claims(kind, gone)
+        firsts |= ledger.claim_first(kind, [claim for claim in claims if claim[0] in gone])
     same: set[Position] = set()
     other: set[Position] = set()
     for key, content, *position in claims:
@@ -264,6 +285,19 @@ def _claim(
         elif first_position != position:
             same.add((position[0], position[1]))
     return same, other
+
+
+def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.Table) -> set[str]:
+    """Those keys that the table has a first row of. Only files are read that can have it: a row stands at the offset
+    that was claimed for it, and mostly has the time that is told again."""
+    column = f"{kind}_id"
+    times = pc.min_max(sound.filter(pc.is_in(sound[column], pa.array(list(firsts), pa.string())))["occurred_at"])
+    near = F.col("log_offset").between(min(firsts.values()), max(firsts.values()))
+    near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
+    near &= F.col("first_of_object") if kind == "object" else F.lit(True)
+    asked = F.broadcast(writer.spark.createDataFrame(pa.table({column: pa.array(list(firsts), pa.string())})))
+    found = writer.spark.table(f"lake.{EVENTS.name}").where(near).join(asked, column, "left_semi")
+    return set(found.select(column).toArrow()[column].to_pylist())
 
 
 def _accepted(rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> DataFrame | pa.Table:

@@ -2,7 +2,8 @@
 
 An embedded log is read here, segment by segment: Spark's file source would read the same files, seconds later. Any
 other log comes through Spark Structured Streaming, in bounded micro-batches.
-A log that is wiped, replaced or set back while it is read is begun anew, by the `Continuity` that the caller gives.
+A log that is wiped, replaced or set back while it is read is begun anew, by the `Continuity` that the caller gives; so
+it is where the table was set back, because what is read on is kept in memory here.
 """
 
 import threading
@@ -18,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, InternalError, Unavailable
 from headwater.flow.drive.loop import Loop
-from headwater.flow.log.continuity import Continuity, LogReplaced, pass_markers
+from headwater.flow.log.continuity import Continuity, ReadAnew
 from headwater.storage.log.checkpoint import fresh_checkpoint
 from headwater.storage.log.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log.pointer_log import PointerLog
@@ -88,7 +89,7 @@ class DirectoryIntake:
     def drain(self) -> None:
         try:
             self._read_on()
-        except LogReplaced:
+        except ReadAnew:
             if self._continuity is None:
                 raise
             self._next = self._continuity.resume().get(PARTITION, 0)
@@ -147,7 +148,7 @@ class StreamIntake:
     def drain(self) -> None:
         try:
             self._drain()
-        except LogReplaced:
+        except ReadAnew:
             self._failure = None
             self._start = self._continuity.resume()
             self._drain()
@@ -198,7 +199,7 @@ class StreamIntake:
                 raise
             self._tell()
             raise _ended(query) from error
-        pass_markers(self._writer, self._log, ends)
+        self._continuity.pass_markers(ends)
 
     def _watch(self) -> bool:
         """Spark reads on where it was, whatever topic is there now."""
@@ -207,8 +208,8 @@ class StreamIntake:
         return False
 
     def _begin_anew(self, query: StreamingQuery | None) -> bool:
-        """Where the log is another one than that of this query, which the other thread may have replaced meanwhile;
-        False where it is not."""
+        """Where the log is another one than that of this query, or the table was set back; the other thread may have
+        replaced the query meanwhile. False where nothing of the kind happened."""
         is_anew = self._is_anew()  # not under the lock: a stop does not wait for a broker that is down
         with self._lock:
             if self._stopped or self._stop.is_set() or self._query is not query:
@@ -223,7 +224,7 @@ class StreamIntake:
     def _is_anew(self) -> bool:
         try:
             self._continuity.watch()
-        except LogReplaced:
+        except ReadAnew:
             return True
         return False
 

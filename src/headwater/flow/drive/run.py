@@ -37,7 +37,7 @@ from headwater.flow.drive.register_models import introduce, settle_models
 from headwater.flow.drive.retry import Retrying, note_due
 from headwater.flow.drive.stragglers import Stragglers
 from headwater.flow.embed.stage import Embeddings
-from headwater.flow.log.continuity import Continuity, LogReplaced, Loss
+from headwater.flow.log.continuity import Continuity, Loss, ReadAnew
 from headwater.flow.parts import wake_workers
 from headwater.flow.rows import Cut, batch_cut
 from headwater.flow.spent import Spent
@@ -189,7 +189,7 @@ class Run:
         if time.monotonic() < self._expire_after:
             return
         self._expire_after = time.monotonic() + _EXPIRE_SECONDS
-        with suppress(LogReplaced):  # positions say nothing of another log; the intake begins it anew
+        with suppress(ReadAnew):  # positions say nothing of another log; the intake begins it anew
             self._continuity.check()
             self.log.expire(self.clock(), peek_progress(self.settings, EVENTS).offsets)
 
@@ -234,7 +234,9 @@ class Run:
 
     def _bring(self, lines: DataFrame | pa.Table) -> None:
         begun = time.monotonic()
-        taken = bronze.take(self.writer, lines, log=self.log, ledger=self.ledger, clock=self.clock)
+        follows = self._continuity.position
+        taken = bronze.take(self.writer, lines, follows, log=self.log, ledger=self.ledger, clock=self.clock)
+        self._continuity.position = taken.position
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
         self._count_quarantined(taken.quarantined, "bronze")
@@ -274,7 +276,8 @@ class Run:
         return None
 
     def _derive(self) -> bool:
-        cut = Cut(self._pace.rows, batch_cut(self.writer).bytes)
+        cut = batch_cut(self.writer)
+        cut = Cut(self._pace.within(cut.rows), cut.bytes)
         work = self._work()
         begun = time.monotonic()
         derived = derive_next(self.writer, work, cut, self._workers, self.expect_aside)

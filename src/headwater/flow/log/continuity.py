@@ -4,14 +4,16 @@ A log that keeps events for hours may drop some before they are read; it may be 
 copy, or a topic be made anew. None of that is passed over in silence: what is missing is written to the ledger's
 journal as a loss that stays open until `headwater rescan` has compared the raw store with the tables.
 Invariant: positions are moved only after the loss is written down, and claims of committed events outlive their log.
+Who reads goes on from memory, the table may be set back under him: nothing is committed unless the two still agree.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from headwater.clock import Clock
+from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.errors import Unavailable
 from headwater.flow.log.identity import IDENTITY, MADE_ANEW, find_anew, forget_marks
@@ -22,13 +24,44 @@ from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.tables.writer import TableWriter
 
 
-class LogReplaced(Unavailable):
-    """The log is no longer the one that is being read; `Continuity.resume` begins anew."""
+class ReadAnew(Unavailable):
+    """What is being read no longer follows on what the table has; `Continuity.resume` begins anew."""
+
+
+class LogReplaced(ReadAnew):
+    """The log is no longer the one that is being read."""
 
     def __init__(self) -> None:
         super().__init__(
             "The log was made anew while it was being read. Run again: what is missing is told, and it begins anew."
         )
+
+
+class PositionMoved(ReadAnew):
+    """The table no longer says that the log was read up to here: it was rolled back, or restored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{EVENTS.name} was set back while the log was being read. Run again: it goes on from where the table is."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far the table says that the log was read, by partition, and how often it was rolled back before that."""
+
+    generation: int
+    offsets: Mapping[int, int]
+
+    @classmethod
+    def of(cls, events: Progress) -> Self:
+        return cls(events.generation, events.offsets)
+
+    def is_behind(self, known: "LogPosition") -> bool:
+        """Whether this is of a table that was set back since `known`. One that is ahead is our own commit, by a thread
+        that has not said so yet."""
+        before = (self.offsets.get(partition, 0) < offset for partition, offset in known.offsets.items())
+        return self.generation != known.generation or any(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +84,32 @@ class Loss:
         return {name: value for name, value in asdict(self).items() if name != "log" or value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Continuity:
-    """Of the log that a run reads. `tell` hears what was lost, after it was written down."""
+    """Of the log that a run reads. `tell` hears what was lost, after it was written down. `position` is what the table
+    said when reading began, and after every commit since: the next batch follows on that."""
 
     writer: TableWriter
     log: PointerLog
     ledger: Ledger
     clock: Clock
     tell: Callable[[Sequence[Loss]], None]
+    position: LogPosition | None = None
 
-    def resume(self) -> dict[int, int]:
+    def resume(self) -> Mapping[int, int]:
         """Where to read on, by partition; of a log that was made anew, from its beginning. InvalidRequest where the log
         is one that loses events by its very settings."""
         check_policy(self.log, self.ledger)
-        start, losses = resume(self.writer, self.log, self.ledger, self.clock)
+        self.position, losses = resume(self.writer, self.log, self.ledger, self.clock)
         self.tell(losses)
-        return start
+        return self.position.offsets
 
     def check(self, position: Mapping[int, int] | None = None) -> None:
-        """Raises LogReplaced where reading on from there would pass lines over; without a position, the table's."""
-        consumed = self.writer.progress(EVENTS).offsets if position is None else position
-        if find_anew(self.log, self.ledger, consumed, self.log.end()):
+        """Raises ReadAnew where reading on from there would pass lines over; without a position, the table's."""
+        found = LogPosition.of(self.writer.progress(EVENTS))
+        if self.position is not None and found.is_behind(self.position):
+            raise PositionMoved
+        if find_anew(self.log, self.ledger, found.offsets if position is None else position, self.log.end()):
             raise LogReplaced
 
     def watch(self) -> None:
@@ -80,10 +117,18 @@ class Continuity:
         watch_policy(self.log, self.ledger)
         self.check()
 
+    def pass_markers(self, ends: Mapping[int, int]) -> None:
+        """After all lines before `ends` were read. PositionMoved where the table has less than was read."""
+        since = self.writer.progress(EVENTS)
+        if self.position is not None and LogPosition.of(since) != self.position:
+            raise PositionMoved
+        self.position = pass_markers(self.writer, self.log, since, ends)
 
-def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[dict[int, int], list[Loss]]:
+
+def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[LogPosition, list[Loss]]:
     """Before a stream starts: where to read on, and what was lost since the last time. Twice is once."""
-    consumed = writer.progress(EVENTS).offsets
+    since = writer.progress(EVENTS)
+    consumed = since.offsets
     identity, begin, end = log.identity(), log.begin(), log.end()
     for partition in {*consumed, *end}:
         # Claims of a batch that never was committed.
@@ -99,11 +144,11 @@ def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -
     record_losses(ledger, losses, clock())
     if losses:
         start |= {partition: max(begin[partition], start.get(partition, 0)) for partition in begin}
-        _move(writer, start)
+        _move(writer, since, start)
     if anew:
         forget_marks(ledger)
     ledger.set_fact(IDENTITY, identity)
-    return start, losses
+    return LogPosition(since.generation, start), losses
 
 
 def expired(begin: Mapping[int, int], read_from: Mapping[int, int]) -> list[Loss]:
@@ -141,15 +186,16 @@ def lost_in_batch(
     return losses
 
 
-def pass_markers(writer: TableWriter, log: PointerLog, ends: Mapping[int, int]) -> None:
+def pass_markers(writer: TableWriter, log: PointerLog, since: Progress, ends: Mapping[int, int]) -> LogPosition:
     """After all lines before `ends` were read: what is still between there and the position are marks of transactions,
     which have offsets and no lines, and would count as lag for ever."""
-    consumed, begin = writer.progress(EVENTS).offsets, log.begin()
+    consumed, begin = since.offsets, log.begin()
     behind = {partition: end for partition, end in ends.items() if end > consumed.get(partition, 0)}
     # What has expired meanwhile is no mark: the next start tells it as lost.
     behind = {partition: end for partition, end in behind.items() if begin[partition] <= consumed.get(partition, 0)}
     if behind:
-        _move(writer, {**consumed, **behind})
+        _move(writer, since, {**consumed, **behind})
+    return LogPosition(since.generation, {**consumed, **behind})
 
 
 def record_losses(ledger: Ledger, losses: Iterable[Loss], now: datetime) -> None:
@@ -165,7 +211,8 @@ def _known_as(detail: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in detail.items() if name != "first" or detail["until"] is not None}
 
 
-def _move(writer: TableWriter, start: Mapping[int, int]) -> None:
+def _move(writer: TableWriter, since: Progress, start: Mapping[int, int]) -> None:
+    """`since` is what `start` was worked out from: a table that was set back meanwhile is not moved."""
     position = {"log": {str(partition): offset for partition, offset in start.items()}}
-    for table in (QUARANTINE, EVENTS):
-        writer.publish(table, None, position, since=writer.progress(table), stage="continuity")
+    writer.publish(QUARANTINE, None, position, since=writer.progress(QUARANTINE), stage="continuity")
+    writer.publish(EVENTS, None, position, since=since, stage="continuity")

@@ -9,7 +9,7 @@ the partition's epoch, which stands in one fact: sealing a partition changes tha
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
 from zlib import crc32
@@ -67,6 +67,15 @@ def forget_claims_from(database: Database, partition: int, offset: int) -> int:
             )
             count, full = count + database.changed, database.changed == FORGET_PER_TRANSACTION
     return count
+
+
+def forget_claims(database: Database, kind: str, keys: Collection[str]) -> None:
+    """See `Ledger.forget_claims`."""
+    with database.transaction() as run:
+        salt = read_salt(run)
+        for some in batches(sorted(hash_claim(salt, kind, key, "")[0] for key in keys), KEYS_PER_QUERY):
+            listed, values = database.listed(("bytes",), [(key,) for key in some])
+            run(f"delete from claims where key in ({listed})", values)
 
 
 def seal_claims(database: Database, partition: int) -> None:

@@ -6,7 +6,7 @@ Twice is once: every method but `start_run` may be called again with the same ar
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,13 @@ _SCHEMA: Final = (
         event_id text not null, step text not null, fingerprint text not null, reason text not null,
         dismissed_at text not null, dismissed_by text not null, because text not null,
         primary key (event_id, step, fingerprint, reason))""",
+    """create table if not exists plans (
+        id {row_id}, kind text not null, about text not null, steps text not null, begun_at text not null,
+        finished_at text, outcome text)""",
+    "create index if not exists plans_unfinished on plans (kind, id) where outcome is null",
+    """create table if not exists plan_steps (
+        plan bigint not null, number bigint not null, begun_at text not null, ended_at text, result text,
+        primary key (plan, number))""",
 )
 _LEASE_COLUMNS: Final = "name, epoch, owner, pid, started, host, place, since, renewed_at, ttl_seconds"
 
@@ -148,6 +155,10 @@ class Ledger:
     def forget_claims_from(self, partition: int, offset: int) -> int:
         """Drop what was claimed at or beyond a position but never committed; returns how many."""
         return claims.forget_claims_from(self._database, partition, offset)
+
+    def forget_claims(self, kind: str, keys: Collection[str]) -> None:
+        """Drop what was claimed for these keys, whoever was first: whose rows are gone may come again."""
+        claims.forget_claims(self._database, kind, keys)
 
     def seal_claims(self, partition: int) -> None:
         """The partition begins anew, so its positions will be given again: what was claimed there stays claimed, by a
