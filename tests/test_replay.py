@@ -5,14 +5,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import rounds
-from sample_rows import append, rows
+from sample_rows import NOON, append, rows
 
 from headwater import lake as lakes
 from headwater.domain.model_book import State
@@ -336,8 +336,23 @@ def test_a_replay_reads_of_quarantine_only_the_files_of_its_events(lake: Lake) -
         path = Path(local_path(task.file.file_path))
         if "e101" not in pq.read_table(path)["event_id"].to_pylist():
             path.unlink()
-    found = held_objects(lake.spark, 100, 102).select("event_id").toArrow()["event_id"].to_pylist()
+    found = held_objects(lake.spark, 100, 102, None).select("event_id").toArrow()["event_id"].to_pylist()
     assert sorted(found) == ["e100", "e101"]
+
+
+def test_a_replay_reads_rows_that_name_no_event_only_where_they_are_of_its_time(lake: Lake) -> None:
+    """Those of bronze and embed name none either, and compaction puts all of them together: the files of other times
+    are taken away, so that who reads them fails."""
+    table, day = lake._components.catalog.load_table(QUARANTINE.name), timedelta(days=1)
+    for number, at in enumerate((NOON, NOON + day, NOON + 2 * day)):
+        held = [{"event_id": f"{step}-{number}", "event_seq": None, "step": step} for step in (WHOLE_OBJECT, "embed")]
+        append(table, rows(QUARANTINE, [{**row, "occurred_at": at} for row in held]), day="quarantined_at")
+    for task in table.scan().plan_files():
+        path = Path(local_path(task.file.file_path))
+        if f"{WHOLE_OBJECT}-1" not in pq.read_table(path)["event_id"].to_pylist():
+            path.unlink()
+    found = held_objects(lake.spark, 100, 102, (NOON + day, NOON + day)).select("event_id")
+    assert found.toArrow()["event_id"].to_pylist() == [f"{WHOLE_OBJECT}-1"]
 
 
 def test_what_may_mend_itself_is_not_left_out_of_a_replay(lake: Lake, tmp_path: Path) -> None:

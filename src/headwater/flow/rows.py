@@ -18,6 +18,7 @@ from headwater.storage.tables.writer import Rows, TableWriter
 
 # What the driver takes in hand by itself: some tens of megabytes, and on a cluster only what is quicker that way.
 _IN_DRIVER: Final = {True: 50_000, False: 2_000}
+_CUT_WORKERS: Final = 4  # that the settings of a batch are for
 
 
 def driver_rows(writer: TableWriter) -> int:
@@ -39,9 +40,13 @@ class Cut:
 
 
 def batch_cut(writer: TableWriter) -> Cut:
-    """As the settings say for four workers, and as much more as there are more: five hundred are not kept waiting."""
-    fours = max(1, writer.spark.sparkContext.defaultParallelism // 4)
-    return Cut(writer.settings.whole("run.batch_rows") * fours, writer.settings.whole("run.batch_bytes") * fours)
+    """As the settings say for up to four workers, and as much more as there are more: five hundred are not kept waiting.
+
+    Asked before every batch: a cluster's executors come one after the other, and Spark counts two before the first.
+    """
+    workers = max(_CUT_WORKERS, int(writer.spark.sparkContext.defaultParallelism))
+    rows, size = (writer.settings.whole(name) for name in ("run.batch_rows", "run.batch_bytes"))
+    return Cut(rows * workers // _CUT_WORKERS, size * workers // _CUT_WORKERS)
 
 
 def equal(rows: Rows, column: str, value: Any) -> Rows:
@@ -94,6 +99,17 @@ def together(*several: Rows) -> Rows:
 
 def count(rows: Rows) -> int:
     return rows.count() if isinstance(rows, DataFrame) else len(rows)
+
+
+def bounds(rows: Rows, column: str) -> tuple[Any, Any] | None:
+    """The least and the greatest value; None where there is none."""
+    if isinstance(rows, DataFrame):
+        (found,) = rows.agg(F.min(column).alias("min"), F.max(column).alias("max")).collect()
+        low, high = found["min"], found["max"]
+    else:
+        extremes = pc.min_max(rows[column])
+        low, high = extremes["min"].as_py(), extremes["max"].as_py()
+    return None if low is None else (low, high)
 
 
 def are_none(rows: Rows) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
 from headwater.domain.modality import Modality
+from headwater.domain.progress import Progress
 from headwater.domain.quarantine import SLOW, TRANSIENT
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, Table
 from headwater.flow import rows as them
@@ -61,27 +63,34 @@ Expect = Callable[[int, int], None]
 
 
 def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect: Expect) -> Derived | None:
-    """One batch of what is pending, in the order of arrival; None when there is nothing."""
+    """One batch of what is pending, in the order of arrival; None when there is nothing.
+
+    A model that is kept and behind, because the catalog was restored from before it was brought in, comes first: else
+    nobody would do its step from here on.
+    """
     planned = work.planned()
     progress = {table.name: writer.progress(table) for table in TABLES if _in_use(table, work)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
-    batch = next_batch(writer, _begin(reached), cut)
+    live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
+    for tag in planned.keys() - live:
+        made = replay_next(writer, work, tag, cut, workers, reached[planned[tag].table], expect)
+        if made is not None:
+            return made
+    begin, until = _begin(progress)
+    batch = next_batch(writer, begin, cut, until)
     if batch is None:
         return None
-    # A model that a replay has yet to bring up to here waits for that replay.
-    live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
 
     def publish_live(table: Table, rows: Rows) -> int:
         if table.name not in reached:
             return 0
         unseen = them.select(them.at_least(rows, "event_seq", reached[table.name]), table.columns)
-        if table is QUARANTINE:
-            if reached[table.name] > _begin(reached):
-                # What went well before a kill may fail now, and must not be gone from everywhere.
-                seen = them.below(rows, "event_seq", reached[table.name])
-                unseen = them.together(unseen, _missing(writer, table, seen))
-            if them.are_none(unseen):
-                return 0  # its position only tells what it has already, so it may lag behind
+        if reached[table.name] > begin and (table is QUARANTINE or until is not None):
+            # What went well before may fail now, or the other way round, and must not be gone from everywhere.
+            seen = them.below(rows, "event_seq", reached[table.name])
+            unseen = them.together(unseen, _missing(writer, table, seen, of_any_time=batch.repeats))
+        if table is QUARANTINE and until is None and them.are_none(unseen):
+            return 0  # its position only tells what it has already, so it may lag behind
         if batch.repeats:
             unseen = _missing(writer, table, unseen, of_any_time=True)
         names = {planned[tag].position for tag in live if planned[tag].table == table.name} | {EVENTS.name}
@@ -97,8 +106,8 @@ def is_cut_short(writer: TableWriter, *, pictures: bool) -> bool:
     `pictures` says that vectors of pictures are made.
     """
     tables = [table for table in TABLES if pictures or table is not EMBEDDINGS]
-    reached = {table.name: writer.progress(table).seq_of(EVENTS.name) for table in tables}
-    return max(reached.values()) > _begin(reached)
+    progress = {table.name: writer.progress(table) for table in tables}
+    return max(told.seq_of(EVENTS.name) for told in progress.values()) > _begin(progress)[0]
 
 
 def replay_next(
@@ -118,10 +127,9 @@ def replay_next(
         return None
     modalities = [modality for modality, steps in work.steps.items() if tag in {step.tag for step in steps}]
     pending = them.among(batch.pending, "modality", modalities)
-    held = held_objects(writer.spark, progress.seq_of(step.position), batch.end)
-    pending = them.without(pending, "event_id", held.select("event_id"))
-
     begin, end = progress.seq_of(step.position), batch.end
+    held = held_objects(writer.spark, begin, end, them.bounds(pending, "occurred_at"))
+    pending = them.without(pending, "event_id", held.select("event_id"))
 
     def only_paid(rows: Rows) -> Rows:
         nonlocal end
@@ -133,7 +141,8 @@ def replay_next(
         if position and table is EMBEDDINGS:  # nobody else moves it on before a first model for pictures is complete
             position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if target is not table or batch.repeats or progress.aside.get(tag):
-            rows = _missing(writer, target, rows, of_any_time=batch.repeats)
+            # By their own time once all that was rolled back is there again: each batch would read all of the table.
+            rows = _missing(writer, target, rows, of_any_time=bool(writer.progress(EVENTS).redo))
         since = progress if target is table else None
         return writer.publish(target, them.select(rows, target.columns), position, since=since, stage="derive")
 
@@ -141,14 +150,18 @@ def replay_next(
     return Derived(end - begin, *made, over=end < batch.end)
 
 
-def held_objects(spark: SparkSession, first: int, end: int) -> DataFrame:
-    """Of events from `first` to before `end`, those no good as a whole: they are no better for another model.
+def held_objects(spark: SparkSession, first: int, end: int, times: tuple[datetime, datetime] | None) -> DataFrame:
+    """Of events from `first` to before `end`, which occurred between `times`, those no good as a whole: they are no
+    better for another model.
 
-    Said so that Iceberg reads only the files of quarantine that can hold them. Old rows name no event. What may mend
-    itself is not among them: it is tried again by the models that are kept, and one that a replay builds is none yet.
+    Said so that Iceberg reads only the files of quarantine that can hold them. Old rows name no event, and neither do
+    those of bronze and embed: of them only what is of the events' time is looked at. What may mend itself is not among
+    them: it is tried again by the models that are kept, and one that a replay builds is none yet.
     """
     number = F.col("event_seq")
-    near = number.isNull() | ((number >= first) & (number < end))
+    near = (number >= first) & (number < end)
+    if times is not None:
+        near |= number.isNull() & F.col("occurred_at").between(*times)
     for_good = ~F.col("reason").isin(*TRANSIENT, SLOW)
     return spark.table(f"lake.{QUARANTINE.name}").where(near & (F.col("step") == WHOLE_OBJECT) & for_good)
 
@@ -169,9 +182,13 @@ def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: i
     return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, expect))
 
 
-def _begin(reached: Mapping[str, int]) -> int:
-    """Where derive goes on; quarantine, which moves only when it gets something, has no say in it."""
-    return min(seq for name, seq in reached.items() if name != QUARANTINE.name)
+def _begin(progress: Mapping[str, Progress]) -> tuple[int, int | None]:
+    """Where derive goes on. Quarantine, which moves only when it gets something, has no say in it, unless it was rolled
+    back: then its rows up to where it had been, the second number, are to be made again before anything else."""
+    aside, seq = progress[QUARANTINE.name], progress[QUARANTINE.name].seq_of(EVENTS.name)
+    others = min(told.seq_of(EVENTS.name) for name, told in progress.items() if name != QUARANTINE.name)
+    until = min(others, aside.redo.get(EVENTS.name, 0))
+    return (seq, until) if seq < until else (others, None)
 
 
 def _in_use(table: Table, work: Work) -> bool:

@@ -74,9 +74,12 @@ def find_pending(
     idle = {QUARANTINE} if pictures else {QUARANTINE, EMBEDDINGS}
     tables = [table for name in DERIVE.writes if (table := find(name)) and table not in idle]
     derived = [progress(table).seq_of(EVENTS.name) for table in tables]
+    # But where it was rolled back, what it had is to be made again.
+    aside = progress(QUARANTINE)
+    again = max(0, min(*derived, aside.redo.get(EVENTS.name, 0)) - aside.seq_of(EVENTS.name))
     return Pending(
         bronze=unread.events,
-        derive=events.next_seq - min(derived),
+        derive=events.next_seq - min(derived) + again,
         embed=sum(progress(table).next_seq - embeddings.seq_of(table.name) for table in SAID),
         index=embeddings.next_seq - index_position,
         retry_due=retry_due,
