@@ -162,6 +162,57 @@ def test_a_folder_that_cannot_be_read_is_a_failure_and_the_others_are_taken(open
     found["z.wav"].open().close()
 
 
+@pytest.mark.parametrize("glob", ["**/*.wav", "*/*.wav", "**", "**/*", "*", "[!x]*/?.wav", "**/z.wav", "*/z.wav"])
+def test_a_folder_that_a_glob_cannot_look_into_is_a_failure_and_the_others_are_taken(
+    open_inbox: Path, not_root: None, glob: str
+) -> None:
+    found = {source.path.name: source for source in expand([f"{open_inbox}/{glob}"])}
+    assert set(found) == ({"closed", "z.wav"} if "z" in glob else {"a.wav", "closed", "z.wav"})
+    with pytest.raises(InvalidRequest, match="permissions"):
+        found["closed"].open()
+    found["z.wav"].open().close()
+
+
+def test_a_folder_that_is_no_match_may_be_closed(open_inbox: Path, not_root: None) -> None:
+    assert [source.path.name for source in expand([f"{open_inbox}/[az]/*.wav"])] == ["a.wav", "z.wav"]
+    (named,) = expand([f"{open_inbox}/closed/*.wav"])
+    with pytest.raises(InvalidRequest, match="permissions"):
+        named.open()
+
+
+@pytest.mark.parametrize(
+    ("glob", "wanted"),
+    [
+        ("*.wav", ["a.wav", "b.wav"]),
+        ("?.[vw]*", ["a.wav", "b.wav"]),
+        ("*", ["a.wav", "b.wav", "one/a.wav", "one/two/c.wav"]),
+        ("*/", ["one/a.wav", "one/two/c.wav"]),
+        ("**", ["a.wav", "b.wav", "one/a.wav", "one/two/c.wav"]),
+        ("**/a.wav", ["a.wav", "one/a.wav"]),
+        ("**/**/c*", ["one/two/c.wav"]),
+        ("one/**/*.wav", ["one/a.wav", "one/two/c.wav"]),
+        ("**/tw*", ["one/two/c.wav"]),
+        ("*/two/c.wav", ["one/two/c.wav"]),
+        (".*", [".hidden.wav"]),
+        ("[[]odd]", ["[odd]"]),
+        ("*/../b.wav", ["one/../b.wav"]),
+        ("**/empty", []),
+        ("**/nothing", ["**/nothing"]),
+        ("a.wav/*", ["a.wav/*"]),
+    ],
+)
+def test_a_glob_finds_what_a_shell_would_find(tmp_path: Path, glob: str, wanted: list[str]) -> None:
+    for name in ("a.wav", "b.wav", ".hidden.wav", "one/a.wav", "one/two/c.wav", "one/.git/d.wav"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    if "odd" in glob:
+        (tmp_path / "[odd]").touch()
+    if "empty" in glob:
+        (tmp_path / "one" / "empty").mkdir()
+    found = [str(source.path.relative_to(tmp_path)) for source in expand([f"{tmp_path}/{glob}"])]
+    assert found == wanted
+
+
 def test_a_folder_that_cannot_be_read_makes_the_exit_code(
     tmp_path: Path, inbox: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +241,7 @@ def test_a_tree_deeper_than_any_path_may_be_long_is_walked_to_its_end(tmp_path: 
         folder = inner
     os.close(os.open("last.wav", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
     os.close(folder)
-    (source,) = expand([tmp_path])
-    assert (source.path.name, len(source.parts)) == ("last.wav", depth + 1)
-    source.open().close()
+    for pattern in (tmp_path, f"{tmp_path}/**/*.wav"):
+        (source,) = expand([pattern])
+        assert (source.path.name, len(source.parts)) == ("last.wav", depth + 1)
+        source.open().close()

@@ -9,9 +9,10 @@ that becomes a link between the look and the opening leads nowhere.
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from glob import has_magic, iglob
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -22,7 +23,9 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, so that a pipe lying among the files does not stop everything.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _LINKS: Final = {errno.ELOOP, errno.ENOTDIR}
+_ANY_DEPTH: Final = "**"
 Identity = tuple[int, int]  # of a folder: device and inode, by whichever path it was reached
+_NOWHERE: Final[Identity] = (-1, -1)
 
 
 class Skipped(Exception):
@@ -56,8 +59,8 @@ class Source:
         stream.close()
         raise InvalidRequest(f"{self.path} is not a regular file. Copy its content to a file and put that.")
 
-    def list_folder(self) -> "tuple[Identity, list[Source], list[Source]]":
-        """Which folder it is, the files in it and the folders, sorted, without what is hidden."""
+    def list_folder(self, *, hidden: bool = False) -> "tuple[Identity, list[Source], list[Source]]":
+        """Which folder it is, the files in it and the folders, sorted; either what is hidden, or what is not."""
         try:
             descriptor = self._open(_FOLDER)
             try:
@@ -67,18 +70,24 @@ class Source:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             raise self._reason(error) from error
-        shown = sorted(kind for kind in kinds if not kind[0].startswith("."))
+        shown = sorted(kind for kind in kinds if kind[0].startswith(".") == hidden)
         files = [self._below(name) for name, is_folder in shown if not is_folder]
         folders = [self._below(name) for name, is_folder in shown if is_folder]
         return (found.st_dev, found.st_ino), files, folders
 
-    def up_to_link(self) -> "Source":
-        """Itself; or the first link on the way to it, where no link is to be followed."""
-        for depth in range(1, len(self.parts)):
-            above = Source(self.root, self.parts[:depth])
-            if not self.follow_links and above.path.is_symlink():
-                return above
-        return self
+    def find_below(self, name: str) -> "tuple[list[Source], list[Source]]":
+        """What has this name in it, as a file or as a folder, if anything has."""
+        below = self._below(name)
+        try:
+            os.lstat(below.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        except (OSError, ValueError) as error:
+            raise unreadable(below.path, error) from error
+        return ([], [below]) if below.is_folder() else ([below], [])
+
+    def is_link_to_folder(self) -> bool:
+        return os.path.islink(self.path) and os.path.isdir(self.path)
 
     def is_folder(self) -> bool:
         """As far as it can be told; opening it will show."""
@@ -127,6 +136,10 @@ def unreadable(path: Path, error: OSError | ValueError) -> HeadwaterError:
     return Unavailable(f"{path} cannot be read: {error}. Check its disk and put it again.")
 
 
+# A folder, what is left of the glob for it, and the folders above it that were entered by the same `**`.
+_Search = tuple[Source, tuple[str, ...], frozenset[Identity]]
+
+
 def expand(patterns: Iterable[str | Path], *, follow_links: bool = False) -> Iterator[Source]:
     """Files as they are, directories recursively without what is hidden, globs; sorted, each path once.
 
@@ -147,15 +160,69 @@ def _matches(pattern: str, follow_links: bool) -> Iterator[Source]:
     elif os.path.lexists(pattern) or not has_magic(pattern):
         yield named
     else:
-        matches = [_found_by(pattern, match, follow_links) for match in sorted(iglob(pattern, recursive=True))]
-        for source in matches or [named]:
-            yield from _walk(source) if source.is_folder() else [source.up_to_link()]
+        found = False
+        for source in _glob(pattern, follow_links):
+            found = True
+            yield from _walk(source) if source.error is None and source.is_folder() else [source]
+        if not found:
+            yield named
 
 
-def _found_by(pattern: str, match: str, follow_links: bool) -> Source:
-    """What the caller named is the part of a glob before its first sign; the rest was found."""
-    named = tuple(takewhile(lambda part: not has_magic(part), Path(pattern).parts))
-    return Source(str(Path(*named)), Path(match).parts[len(named) :], follow_links)
+def _glob(pattern: str, follow_links: bool) -> Iterator[Source]:
+    """What the caller named is the part of a glob before its first sign; the rest is found, folder by folder.
+
+    Python's own glob passes over a folder that cannot be read without a word.
+    """
+    parts = Path(pattern).parts
+    named = tuple(takewhile(lambda part: not has_magic(part), parts))
+    root = Source(str(Path(*named)), follow_links=follow_links)
+    waiting: list[_Search] = [(root, _signs(parts[len(named) :]), frozenset())] if root.is_folder() else []
+    while waiting:
+        folder, signs, above = waiting.pop()
+        if signs == (_ANY_DEPTH,) or (signs == (_ANY_DEPTH, "*") and not pattern.endswith(os.sep)):
+            yield folder  # all of it; folder by folder, each would be walked again for each one above it
+            continue
+        try:
+            identity, files, folders = _matching(folder, signs[0])
+        except Skipped:
+            yield folder
+            continue
+        except HeadwaterError as error:
+            yield replace(folder, error=error)
+            continue
+        if len(signs) == 1:
+            yield from folders if pattern.endswith(os.sep) else [*files, *folders]
+        elif identity not in above:
+            yield from (file for file in files if file.is_link_to_folder())
+            waiting += _below(folder, folders, signs, above | {identity})
+
+
+def _signs(parts: Sequence[str]) -> tuple[str, ...]:
+    """One `**` after another is one."""
+    return tuple(sign for sign, before in zip(parts, ("", *parts), strict=False) if not sign == before == _ANY_DEPTH)
+
+
+def _matching(folder: Source, sign: str) -> tuple[Identity, list[Source], list[Source]]:
+    """What of a folder is called so, hidden where the sign begins as hidden names do."""
+    if not has_magic(sign):
+        return _NOWHERE, *folder.find_below(sign)
+    identity, files, folders = folder.list_folder(hidden=sign.startswith("."))
+    if sign == _ANY_DEPTH:
+        return identity, files, folders
+    files, folders = ([one for one in some if fnmatchcase(one.parts[-1], sign)] for some in (files, folders))
+    return _NOWHERE, files, folders
+
+
+def _below(
+    folder: Source, folders: Sequence[Source], signs: tuple[str, ...], above: frozenset[Identity]
+) -> Iterator[_Search]:
+    """Where to look next, the last of them first."""
+    if signs[0] != _ANY_DEPTH:
+        yield from ((inner, signs[1:], frozenset()) for inner in reversed(folders))
+        return
+    # Only here can a link lead round and round.
+    yield from ((inner, signs, above) for inner in reversed(folders))
+    yield folder, signs[1:], frozenset()
 
 
 def _walk(folder: Source) -> Iterator[Source]:
