@@ -92,6 +92,25 @@ def test_a_store_that_lets_nobody_read_is_unavailable_and_nobody_is_blamed(raw: 
     raw.root.chmod(0o755)
 
 
+def test_the_mates_of_a_denied_customer_leave_room_for_others_to_be_asked_for(raw: DirectoryRawStore) -> None:
+    """In a fresh worker, which knows of nobody that could be read."""
+    paths = [f"audio/acme/2026-03-01/{number}.wav" for number in range(20)]
+    pointers = [asdict(raw.put_bytes(path, path.encode(), "audio/wav")) for path in paths]
+    raw.put_bytes(OTHER, DATA, "audio/wav")
+    for path in paths:
+        (raw.root / path).chmod(0)
+    with powerless():
+        assert reason_of(fetcher_of(raw.root), pointers[0], tuple(paths)) == "UNFETCHABLE"
+
+
+def test_the_only_customer_of_a_store_that_gives_nothing_is_not_blamed(raw: DirectoryRawStore) -> None:
+    pointers = [asdict(raw.put_bytes(f"audio/acme/2026-03-01/{n}.wav", DATA, "audio/wav")) for n in range(3)]
+    for pointer in pointers:
+        (raw.root / pointer["path"]).chmod(0)
+    with powerless(), pytest.raises(Unavailable):
+        fetcher_of(raw.root).verify(pointers[0], [pointer["path"] for pointer in pointers])
+
+
 def test_the_only_object_of_a_store_that_answers_is_to_blame_for_itself(raw: DirectoryRawStore) -> None:
     pointer = asdict(raw.put_bytes(KEY, DATA, "audio/wav"))
     fetcher = fetcher_of(raw.root)

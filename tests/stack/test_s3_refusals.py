@@ -153,6 +153,34 @@ def test_one_object_of_many_may_be_broken_in_any_way(
         fetcher.verify(broken, [other["path"]])
 
 
+def test_a_denied_customer_who_fills_the_batch_and_the_listing_is_to_blame_for_itself(
+    gate: str, s3_settings: Settings, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a fresh worker, which knows of nobody that could be read."""
+    store = open_raw_store(f"s3://{bucket}/raw", s3_settings)
+    denied = [store.put_bytes(f"audio/acme/2026-03-01/{n:02}.wav", b"abc", "audio/wav") for n in range(20)]
+    paths = [pointer.path for pointer in denied]
+
+    def verify() -> None:
+        fetcher_at(gate, s3_settings, bucket, tmp_path).verify(denied[0].to_dict(), paths)
+
+    Refusing.refusals = {"/raw/audio/acme": (403, "AccessDenied")}
+    with pytest.raises(Unavailable):
+        verify()  # there is nobody else
+    other = store.put_bytes("audio/globex/2026-03-01/b.wav", b"abc", "audio/wav")
+    with pytest.raises(DataFault, match="UNFETCHABLE"):
+        verify()
+    monkeypatch.setattr("headwater.flow.derive.store_health._LISTED", 10)  # the other one is not seen
+    with pytest.raises(DataFault, match="UNFETCHABLE"):
+        verify()
+    Refusing.refusals = {"/raw/audio": (403, "AccessDenied")}
+    with pytest.raises(Unavailable):
+        verify()
+    Refusing.refusals = {"/raw/audio/acme": (403, "AccessDenied"), "/raw/audio/globex": (403, "AccessDenied")}
+    with pytest.raises(Unavailable):
+        fetcher_at(gate, s3_settings, bucket, tmp_path).verify(denied[0].to_dict(), [*paths, other.path])
+
+
 def test_a_bucket_that_is_gone_is_no_fault_of_its_objects(
     gate: str, s3_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
