@@ -28,7 +28,7 @@ from headwater.storage.io.local_path import local_path
 from headwater.storage.tables import commit
 from headwater.storage.tables.metadata import Edit, find_snapshot
 
-SETTINGS = "[run]\ntrigger_seconds = 0.1\n[maintain]\nkeep_hours = 168\n"
+SETTINGS = "[run]\ntrigger_seconds = 0.1\nfreshness_seconds = {freshness}\n[maintain]\nkeep_hours = 168\n"
 GOAL = 1.5
 
 
@@ -101,12 +101,17 @@ def trickle(lake: Lake, stop: threading.Event) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=20_000)
+    parser.add_argument(
+        "--freshness", type=float, default=0, help="run.freshness_seconds; 0 commits as often as can be"
+    )
     parser.add_argument("--embed", default="lexical", help="an embedder with short vectors tells what the index takes")
     options = parser.parse_args()
     wanted = options.commits
     directory = Path(tempfile.mkdtemp(prefix="headwater-commits-"))
     (directory / "lake").mkdir()
-    (directory / "lake" / FILE_NAME).write_text(f'{SETTINGS}[models]\nembed = "{options.embed}"\n')
+    (directory / "lake" / FILE_NAME).write_text(
+        f'{SETTINGS.format(freshness=options.freshness)}[models]\nembed = "{options.embed}"\n'
+    )
     clockwork, stop = Clockwork(), threading.Event()
     with lakes.init(directory / "lake") as lake:
         stream = threading.Thread(target=lambda: lake.run(once=False, stop=stop))

@@ -43,7 +43,7 @@ FRESH_BURSTS, FRESH_EVENTS = 60, 10
 def settings_of(lake: Path) -> Settings:
     from headwater import settings
 
-    return settings.load(lake)
+    return settings.load(lake, {"run.freshness_seconds": 0})  # the trigger's own: a trickle is not gathered
 
 
 def say(**words: object) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,20 +12,21 @@ import pyarrow as pa
 import pytest
 import rounds
 from pyspark.sql import SparkSession
+from waiting import wait_until
 
 from headwater import lake as lakes
-from headwater.begin import new_run, recorded
 from headwater.cli.main import main
 from headwater.clock import parse_time, utc_now
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
-from headwater.flow.drive.intake import DirectoryIntake
+from headwater.flow.drive.intake import MANY_EVENTS, DirectoryIntake
 from headwater.lake import Lake
-from headwater.settings import resolve
+from headwater.settings import Value, resolve
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.directory_log import DirectoryLog
 from headwater.storage.tables.read_progress import peek_progress
 from headwater.storage.tables.writer import TableWriter
+from headwater.upkeep.work import new_run, recorded
 
 AT = parse_time("2026-03-01")
 PATIENCE_SECONDS = 30
@@ -95,8 +97,9 @@ def log(tmp_path: Path) -> DirectoryLog:
     return log
 
 
-def following(spark: SparkSession, log: DirectoryLog, bring: Any) -> DirectoryIntake:
-    settings = resolve(log.directory.parent, {}, {}, {"run.trigger_seconds": 0.1})
+def following(spark: SparkSession, log: DirectoryLog, bring: Any, freshness: float = 0.0) -> DirectoryIntake:
+    given: dict[str, Value] = {"run.trigger_seconds": 0.1, "run.freshness_seconds": freshness}
+    settings = resolve(log.directory.parent, {}, given, {})
     intake = DirectoryIntake(TableWriter(spark, settings), log, 0, bring, threading.Event())
     intake.follow()
     return intake
@@ -131,3 +134,54 @@ def test_who_waits_for_an_intake_hears_why_it_ended(spark: SparkSession, log: Di
     with pytest.raises(Unavailable, match="catalog"):
         intake.check()
     intake.stop()
+
+
+def test_few_events_wait_for_others_and_many_wait_for_nobody(spark: SparkSession, log: DirectoryLog) -> None:
+    brought: list[int] = []
+    intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
+    wait_until(lambda: brought == [2])
+    log.publish_raw(["three"])
+    time.sleep(1)  # ten looks
+    assert brought == [2], "the first are taken at once, and what follows soon after may wait"
+    log.publish_raw(["more"] * (MANY_EVENTS - 1))
+    wait_until(lambda: sum(brought) == 2 + MANY_EVENTS)
+    intake.check()
+    intake.stop()
+
+
+def test_the_first_event_after_a_pause_waits_for_nobody(spark: SparkSession, log: DirectoryLog) -> None:
+    brought: list[int] = []
+    intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
+    wait_until(lambda: brought == [2])
+    time.sleep(0.5)  # it has noted when that was
+    intake._brought_at -= 3_600
+    log.publish_raw(["three"])
+    wait_until(lambda: brought == [2, 1])
+    intake.stop()
+
+
+def test_a_stream_commits_a_trickle_seldom_and_in_larger_batches(lake: Lake) -> None:
+    """Every event is there at last, and between two commits of bronze there is always the time that they may wait."""
+    directory, freshness, stop = lake.settings.lake, 3.0, threading.Event()
+    lake.close()
+    options: dict[str, Value] = {"run.trigger_seconds": 0.1, "run.freshness_seconds": freshness}
+    with lakes.open(directory, options) as opened:
+        assert opened.spark
+        stream = threading.Thread(target=lambda: opened.run(once=False, stop=stop))
+        stream.start()
+        try:
+            for number in range(40):
+                say(opened, f"m{number}")
+                time.sleep(0.2)
+            wait_until(lambda: not stream.is_alive() or len(opened.table("events").to_arrow()) == 40)
+            wait_until(lambda: not stream.is_alive() or not opened.pending())
+        finally:
+            stop.set()
+            stream.join(PATIENCE_SECONDS)
+    lines = [json.loads(line) for line in (directory / "logs" / "headwater.jsonl").read_text().splitlines()]
+    commits = [line for line in lines if line["event"] == "stage.committed" and line["stage"] == "bronze"]
+    ends = [parse_time(line["at"]) for line in commits]
+    begins = [end - timedelta(seconds=line["seconds"]) for end, line in zip(ends, commits, strict=True)]
+    assert sum(line["rows"] for line in commits) == 40
+    pauses = [(begin - end).total_seconds() for end, begin in zip(ends[:-1], begins[1:], strict=True)]
+    assert len(pauses) >= 2 and min(pauses) > freshness - 0.5, pauses

@@ -21,7 +21,7 @@ from peers import job
 
 SETTINGS = f'[models]\ntranscribe = "{job.FIRST}"\ncaption = "features:PictureFeatures"\n'
 AT = parse_time("2026-03-01")
-STREAM: dict[str, Value] = {"run.trigger_seconds": 0.2}
+STREAM: dict[str, Value] = {"run.trigger_seconds": 0.2, "run.freshness_seconds": 0}
 LOOK_SECONDS = 0.1
 STREAM_SECONDS = 300.0
 

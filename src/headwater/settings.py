@@ -79,6 +79,12 @@ SETTINGS: Final = (
     ),
     Setting("spark.memory_mb", 1024, "The driver JVM's heap.", minimum=512),
     Setting("run.trigger_seconds", 2.0, "How often a running stream looks for new events.", minimum=0.1),
+    Setting(
+        "run.freshness_seconds",
+        10.0,
+        "How long after a commit a running stream lets fewer than 100 new events wait for others; 0 is never.",
+        minimum=0,
+    ),
     Setting("run.batch_seconds", 30.0, "What a derivation batch is to take; its rows follow.", minimum=1),
     Setting(
         "run.patience_seconds",

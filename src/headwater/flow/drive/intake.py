@@ -4,9 +4,14 @@ An embedded log is read here, segment by segment: Spark's file source would read
 other log comes through Spark Structured Streaming, in bounded micro-batches.
 A log that is wiped, replaced or set back while it is read is begun anew, by the `Continuity` that the caller gives; so
 it is where the table was set back, because what is read on is kept in memory here.
+
+A commit of every table costs as much as some thousand rows, so events that trickle in are gathered: few of them wait
+for others until `run.freshness_seconds` after the last ones. The first after a pause, and many at once, never wait.
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
@@ -20,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater.errors import HeadwaterError, InternalError, Unavailable
 from headwater.flow.drive.loop import Loop
 from headwater.flow.log.continuity import Continuity, ReadAnew
+from headwater.flow.log.identity import count_lag
 from headwater.storage.log.checkpoint import fresh_checkpoint
 from headwater.storage.log.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log.pointer_log import PointerLog
@@ -30,6 +36,7 @@ from headwater.storage.tables.writer import TableWriter
 # Brings a batch of lines, as `storage.log.stream` gives them, into bronze.
 Bring = Callable[[DataFrame | pa.Table], None]
 WATCH_SECONDS: Final = 5.0  # between looks at a topic, whose stream does not notice when it is made anew
+MANY_EVENTS: Final = 100  # which are worth a commit of their own, however recent the last one
 
 
 class Intake(Protocol):
@@ -84,6 +91,8 @@ class DirectoryIntake:
         self._stop = stop
         self._continuity = continuity
         self._batch_bytes = settings.whole("log.batch_bytes")
+        self._freshness_seconds = settings.number("run.freshness_seconds")
+        self._brought_at = -math.inf
         self._following = Loop("intake", self._look, every=settings.number("run.trigger_seconds"))
 
     def drain(self) -> None:
@@ -105,9 +114,15 @@ class DirectoryIntake:
         self._following.stop()
 
     def _look(self) -> bool:
-        self._spark.sparkContext.setLocalProperty(POOL, "intake")
-        self.drain()
+        if not self._are_gathering():
+            self._spark.sparkContext.setLocalProperty(POOL, "intake")
+            self.drain()
         return False
+
+    def _are_gathering(self) -> bool:
+        """Whether what is new, if anything, may wait for others; a log that is shorter than it was may not."""
+        is_recent = time.monotonic() < self._brought_at + self._freshness_seconds
+        return is_recent and 0 <= self._log.end()[PARTITION] - self._next < MANY_EVENTS
 
     def _read_on(self) -> None:
         if self._continuity is not None:
@@ -117,6 +132,7 @@ class DirectoryIntake:
                 return
             self._bring(lines)
             self._next = pc.max(lines["log_end"]).as_py()
+            self._brought_at = time.monotonic()
 
 
 class StreamIntake:
@@ -142,6 +158,7 @@ class StreamIntake:
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._stopped = False
+        self._ending = threading.Event()  # of the query: a batch that waits for others waits no longer
         self._lock = threading.Lock()  # of the query, which two threads may begin anew
         self._watching = Loop("log watch", self._watch, every=WATCH_SECONDS)
 
@@ -168,17 +185,19 @@ class StreamIntake:
 
     def stop(self) -> None:
         self._stopped = True
+        self._ending.set()
         self._watching.stop(wait=False)  # it may be asking a broker that is down
         with self._lock:
             for query in self._spark.streams.active:
                 query.stop()
 
     def begin(self, *, once: bool) -> StreamingQuery:
+        self._ending = threading.Event()
         writer = (
             stream_log(self._spark, self._settings, self._log, self._start)
             .writeStream.queryName("bronze")
             .option("checkpointLocation", fresh_checkpoint(self._spark, self._settings))
-            .foreachBatch(self._take)
+            .foreachBatch(self._take if once else self._take_and_gather)
         )
         seconds = self._settings.number("run.trigger_seconds")
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
@@ -215,6 +234,7 @@ class StreamIntake:
             if self._stopped or self._stop.is_set() or self._query is not query:
                 return True
             if is_anew:
+                self._ending.set()
                 if query is not None:
                     query.stop()
                 self._start, self._failure = self._continuity.resume(), None
@@ -234,6 +254,21 @@ class StreamIntake:
         except BaseException as error:  # kept, because Spark would show it as a stack trace of its own
             self._failure = error
             raise
+
+    def _take_and_gather(self, lines: DataFrame, batch: int) -> None:
+        """Spark begins no other batch before this one has ended, and by then there is more in the log."""
+        self._take(lines, batch)
+        looks_every = self._settings.number("run.trigger_seconds")
+        until = time.monotonic() + self._settings.number("run.freshness_seconds") - looks_every
+        while (left := until - time.monotonic()) > 0 and not (self._stop.is_set() or self._are_many()):
+            if self._ending.wait(min(left, looks_every)):
+                return
+
+    def _are_many(self) -> bool:
+        position = self._continuity.position
+        with suppress(Unavailable):  # the stream will tell
+            return position is None or count_lag(self._log.end(), position.offsets) >= MANY_EVENTS
+        return True
 
     def _tell(self) -> None:
         if self._failure is not None:
