@@ -2,8 +2,15 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import lake_settings
 
 from headwater.flow.drive.pace import Pace
+from headwater.flow.rows import Cut, batch_cut
 
 
 def walk(pace: Pace, took: Callable[[int], float], batches: int = 30) -> list[int]:
@@ -33,3 +40,28 @@ def test_a_machine_that_is_slow_to_commit_does_not_end_in_crumbs() -> None:
 
 def test_it_never_takes_more_than_it_may() -> None:
     assert Pace(30, 100).rows == 100
+
+
+def test_a_batch_grows_with_the_workers_as_they_come_and_shrinks_as_they_go() -> None:
+    """Spark counts two before a cluster's first executor is there; that is not for a run's whole life."""
+    pace = Pace(30, 20_000)
+    assert pace.within(20_000) == 2_000
+    for _ in range(5):
+        pace.learn(pace.rows, pace.rows * 0.001)
+    assert pace.within(2_500_000) == 20_000
+    pace.learn(20_000, 20)
+    assert pace.within(2_500_000) == 30_000
+    assert pace.within(100) == 100
+
+
+def writer_with(workers: int, tmp_path: Path) -> Any:
+    context = SimpleNamespace(defaultParallelism=workers, master="spark://somewhere:7077")
+    settings = lake_settings(tmp_path, **{"run.batch_rows": 1_000, "run.batch_bytes": 1 << 30})
+    return SimpleNamespace(settings=settings, spark=SimpleNamespace(sparkContext=context))
+
+
+@pytest.mark.parametrize(
+    ("workers", "rows"), [(1, 1_000), (2, 1_000), (4, 1_000), (7, 1_750), (8, 2_000), (500, 125_000)]
+)
+def test_a_batch_is_cut_for_as_many_workers_as_there_are(workers: int, rows: int, tmp_path: Path) -> None:
+    assert batch_cut(writer_with(workers, tmp_path)) == Cut(rows, (1 << 30) * rows // 1_000)

@@ -40,7 +40,7 @@ class Cut:
 
 
 def batch_cut(writer: TableWriter) -> Cut:
-    """As the settings say for up to four workers, and as much more as there are more: five hundred are not kept waiting.
+    """As the settings say for up to four workers, and as much more as there are more: five hundred do not wait.
 
     Asked before every batch: a cluster's executors come one after the other, and Spark counts two before the first.
     """

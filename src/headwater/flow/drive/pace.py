@@ -19,6 +19,11 @@ class Pace:
     def __post_init__(self) -> None:
         self.rows = min(self.rows, self.most)
 
+    def within(self, most: int) -> int:
+        """How many the next batch takes, where `most` are as many as it may now: workers come and go."""
+        self.most = most
+        return min(self.rows, most)
+
     def learn(self, rows: int, seconds: float) -> None:
         wanted, rate = rows * self.seconds / max(seconds, 0.001), rows / max(seconds, 0.001)
         if self._before and rows < self._before[0] and wanted < rows and rate < self._before[1]:
