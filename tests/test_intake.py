@@ -15,13 +15,16 @@ from pyspark.sql import SparkSession
 from waiting import wait_until
 
 from headwater import lake as lakes
+from headwater import telemetry
 from headwater.cli.main import main
 from headwater.clock import parse_time, utc_now
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
 from headwater.flow.drive.intake import MANY_EVENTS, DirectoryIntake
+from headwater.flow.log.offset_gaps import check_policy, find_compacted
 from headwater.lake import Lake
 from headwater.settings import Value, resolve
+from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.directory_log import DirectoryLog
 from headwater.storage.tables.read_progress import peek_progress
@@ -185,3 +188,31 @@ def test_a_stream_commits_a_trickle_seldom_and_in_larger_batches(lake: Lake) -> 
     assert sum(line["rows"] for line in commits) == 40
     pauses = [(begin - end).total_seconds() for end, begin in zip(ends[:-1], begins[1:], strict=True)]
     assert len(pauses) >= 2 and min(pauses) > freshness - 0.5, pauses
+
+
+class Topic(DirectoryLog):
+    """A log that others may set up, and that leaves offsets without lines."""
+
+    may_be_asked = True
+
+    def check_policy(self) -> bool:
+        return self.may_be_asked
+
+    def uncommitted(self, partition: int, first: int, until: int) -> set[int]:
+        return set()
+
+
+@pytest.mark.parametrize("may_be_asked", [True, False])
+def test_a_gap_in_a_topic_of_which_we_may_not_ask_is_told_once_a_run(tmp_path: Path, may_be_asked: bool) -> None:
+    """It may be the mark of a transaction. It may as well be an event that a compaction dropped."""
+    lines: list[dict[str, Any]] = []
+    topic = Topic(tmp_path / "log", 24)
+    topic.may_be_asked = may_be_asked
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    with telemetry.writing(telemetry.Sink(tmp_path, echo=lambda line: lines.append(json.loads(line)))):
+        for _ in range(2):
+            check_policy(topic, ledger)
+            for _ in range(3):
+                assert find_compacted(topic, ledger, 0, [*range(10), 12, 14], 0) == []
+    told = [(line["event"], line["level"], line["first"], line["offsets"]) for line in lines]
+    assert told == ([] if may_be_asked else [("log.gaps", "warning", 10, 3)] * 2)

@@ -4,8 +4,9 @@ A transaction leaves a mark, which takes an offset, and an aborted one its lines
 loss. A compacted topic drops events, read or not, and leaves the same gaps. The broker does not say which is which, so:
 in what stood in the topic while it was known to be compacted, every gap is a loss; elsewhere a gap is one where there
 are more offsets without a line than transactions can have ended, as each has at least one line before its mark.
+Where we may not ask how the topic is set up, the first gap that is no loss by this is told all the same, once a run.
 
-Writes  a fact of the ledger: up to which offsets the topic may have been compacted
+Writes  facts of the ledger: up to which offsets the topic may have been compacted; whether we may not ask
 """
 
 import json
@@ -22,6 +23,7 @@ from headwater.storage.log.pointer_log import BrokerLog, PointerLog
 
 COMPACTED_AWAY: Final = "compacted away"
 _COMPACTED: Final = "log.compacted"
+_UNKNOWN: Final = "log.policy_unknown"  # of which topic, as long as no gap in it was told
 # Before the first line of a batch, marks of transactions that began in an earlier one: as many as producers, at most.
 OPEN_TRANSACTIONS: Final = 100
 Gap = tuple[int, int]  # its first offset, and the one after it
@@ -32,10 +34,11 @@ def check_policy(log: PointerLog, ledger: Ledger) -> None:
     if not isinstance(log, BrokerLog):
         return
     try:
-        log.check_policy()
+        is_known = log.check_policy()
     except InvalidRequest:
         _note(log, ledger, is_open=True)
         raise
+    ledger.set_fact(_UNKNOWN, "" if is_known else log.identity())
     if _noted(log, ledger).get("open"):
         _note(log, ledger, is_open=False)  # what came until now, too
 
@@ -59,11 +62,23 @@ def find_compacted(log: PointerLog, ledger: Ledger, partition: int, offsets: Seq
         return []
     known_until = _compacted_until(log, ledger, partition)
     if known_until <= expected and not _beyond_marks(offsets, gaps, expected):
+        _tell_unknown(log, ledger, partition, gaps)
         return []
     hidden = log.uncommitted(partition, gaps[0][0], gaps[-1][1]) - {*offsets}
     gaps = find_gaps(sorted({*offsets, *hidden}), expected)
     surplus = _beyond_marks(sorted({*offsets, *hidden}), gaps, expected)
     return [gap for gap in gaps if gap[0] < known_until or gap in surplus]
+
+
+def _tell_unknown(log: PointerLog, ledger: Ledger, partition: int, gaps: Sequence[Gap]) -> None:
+    """Marks of transactions, most likely; but a compacted topic would look the same."""
+    if ledger.fact(_UNKNOWN) == log.identity():
+        ledger.set_fact(_UNKNOWN, "")
+        missing = sum(until - first for first, until in gaps)
+        way_out = "allow DescribeConfigs on the topic, or see that its cleanup.policy is delete; then headwater rescan"
+        telemetry.note(
+            "log.gaps", level="warning", partition=partition, first=gaps[0][0], offsets=missing, way_out=way_out
+        )
 
 
 def find_gaps(offsets: Sequence[int], expected: int) -> list[Gap]:

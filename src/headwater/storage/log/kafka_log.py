@@ -97,7 +97,7 @@ class KafkaLog:
             self._make_topic()
             return str(_once_settled(self._describe).topic_id)
 
-    def check_policy(self) -> None:
+    def check_policy(self) -> bool:
         policy = self._topic_setting("cleanup.policy")
         if "compact" in policy:
             raise InvalidRequest(
@@ -106,6 +106,7 @@ class KafkaLog:
                 f"{self._place.topic} --add-config cleanup.policy=delete), then try again."
             )
         self._checked = True
+        return bool(policy)
 
     def fingerprint(self, partition: int, offset: int) -> str | None:
         """Always None: a topic is not set back to an older copy without getting another id."""

@@ -78,8 +78,9 @@ class PointerLog(Protocol):
 class BrokerLog(Protocol):
     """What a log on a broker has besides: others may set it up anew, and not every offset has a line."""
 
-    def check_policy(self) -> None:
-        """InvalidRequest where it is set up to drop events by something else than their age."""
+    def check_policy(self) -> bool:
+        """InvalidRequest where it is set up to drop events by something else than their age; False where we may not
+        ask, and so cannot know."""
         ...
 
     def uncommitted(self, partition: int, first: int, until: int) -> set[int]:
