@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from behaviour_raw_store import KEY, PART_BYTES
+from own_parts import Forwarder, forwarding
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -68,3 +69,36 @@ def test_what_a_killed_writer_left_is_given_up_and_told(
     assert (done["table"], done["files_before"], done["files_after"]) == ("uploads", 1, 0)
     assert begun(s3_client, bucket) == ["lake/raw-of-others"]
     assert maintain(lake, capsys)["tables"] == []
+
+
+class _NoDeletes(Forwarder):
+    """A key that may list uploads and may not give them up."""
+
+    def answer(self) -> None:
+        if self.command != "DELETE":
+            super().answer()
+            return
+        self.body()
+        body = b"<Error><Code>AccessDenied</Code></Error>"
+        self.reply(403, {"Content-Length": str(len(body)), "Connection": "close"}, body)
+
+
+def test_a_key_that_may_not_give_uploads_up_costs_a_warning_and_nothing_else(
+    lake: Path, s3_settings: Settings, s3_client: Any, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        s3_client.create_multipart_upload(Bucket=bucket, Key=f"lake/raw/audio/acme/2026-03-01/{name}.wav")
+    endpoint = s3_settings.text("s3.endpoint")
+    with forwarding(endpoint.removeprefix("http://"), _NoDeletes) as gate:
+        written = (lake / FILE_NAME).read_text().replace(endpoint, gate)
+        (lake / FILE_NAME).write_text(f"{written}[maintain]\nupload_hours = 0\n")
+        (done,) = maintain(lake, capsys)["tables"]
+    assert (done["table"], done["files_before"], done["files_after"]) == ("uploads", 2, 2)
+    assert len(begun(s3_client, bucket)) == 2
+    (warning,) = [line for line in logged(lake) if line["event"] == "maintain.skipped"]
+    assert (warning["level"], warning["uploads"]) == ("warning", 2) and "AccessDenied" in warning["detail"]
+
+
+def logged(lake: Path) -> list[dict[str, Any]]:
+    files = sorted((lake / "logs").glob("headwater*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

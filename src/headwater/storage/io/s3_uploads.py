@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater import telemetry
 from headwater.errors import Unavailable
 from headwater.settings import Settings
 from headwater.storage.io.s3 import S3Target, is_s3
 
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+
 PLACES: Final = ("raw.uri", "catalog.warehouse", "index.uri", "memo.uri")
-_REFUSED: Final = {401, 403, 405, 501}  # not ours to list, or a server without
+_REFUSED: Final = {401, 403, 405, 501}  # not ours to list or to give up, or a server without
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,14 +44,18 @@ def abandoned_uploads(settings: Settings, *, begun_before: datetime) -> tuple[Up
 
 
 def give_up(settings: Settings, uploads: Sequence[Upload]) -> int:
-    """How many; one that is gone already counts as given up."""
+    """How many; one that is gone already counts as given up, and one that our key may not give up does not."""
+    done = 0
     for bucket, some in groupby(uploads, key=lambda upload: upload.bucket):
         target = S3Target.from_settings(f"s3://{bucket}", settings)
         with _translated(bucket):
             client = target.client(target.session())
-            for upload in some:
-                _abort(client, upload)
-    return len(uploads)
+            answers = [_abort(client, upload) for upload in some]
+        refused = [error for error in answers if error is not None]
+        done += len(answers) - len(refused)
+        if refused:
+            _tell_refused(refused[0], len(refused))
+    return done
 
 
 def _list(target: S3Target, begun_before: datetime) -> Iterator[Upload]:
@@ -63,19 +70,32 @@ def _list(target: S3Target, begun_before: datetime) -> Iterator[Upload]:
                     if found["Initiated"] < begun_before:
                         yield Upload(target.bucket, found["Key"], found["UploadId"])
         except ClientError as error:
-            if error.response["ResponseMetadata"].get("HTTPStatusCode") not in _REFUSED:
+            if not _is_refused(error):
                 raise
-            telemetry.note("maintain.skipped", level="warning", table="uploads", detail=str(error))
+            _tell_refused(error)
 
 
-def _abort(client: Any, upload: Upload) -> None:
+def _abort(client: Any, upload: Upload) -> "ClientError | None":
+    """The error where our key has no right to it: what else there is to maintain does not wait for one."""
     from botocore.exceptions import ClientError
 
     try:
         client.abort_multipart_upload(Bucket=upload.bucket, Key=upload.key, UploadId=upload.id)
     except ClientError as error:
+        if _is_refused(error):
+            return error
         if error.response.get("Error", {}).get("Code") != "NoSuchUpload":
             raise
+    return None
+
+
+def _is_refused(error: "ClientError") -> bool:
+    return error.response["ResponseMetadata"].get("HTTPStatusCode") in _REFUSED
+
+
+def _tell_refused(error: "ClientError", uploads: int | None = None) -> None:
+    """`uploads` is how many of them; None where they could not even be listed."""
+    telemetry.note("maintain.skipped", level="warning", table="uploads", uploads=uploads, detail=str(error))
 
 
 @contextmanager
