@@ -23,6 +23,8 @@ NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index fo
 PAYLOAD_LETTERS: Final = 4000
 _LONG: Final = 1 << 63
 _CHECKSUM: Final = re.compile("[0-9a-f]{64}")
+# No part of a path: what a file system passes over, or goes up by. Its second part would not tell whose it is.
+_NO_PART: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
 _MODALITIES: Final = frozenset(modality.value for modality in Modality)
 _WORDS: Final = ("event_id", "modality", "customer", "text")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
@@ -97,6 +99,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
     offset, text, occurred_at = pointer.get("offset"), fields.get("text"), _time(fields.get("occurred_at"))
     if (
         not (_is_name(event_id) and _is_name(customer) and _is_name(path))
+        or _NO_PART.search(path)
         or type(modality) is not str
         or modality not in _MODALITIES
         or occurred_at is None
