@@ -24,7 +24,7 @@ PAYLOAD_LETTERS: Final = 4000
 _LONG: Final = 1 << 63
 _CHECKSUM: Final = re.compile("[0-9a-f]{64}")
 # No part of a path: what a file system passes over, or goes up by. Its second part would not tell whose it is.
-_NO_PART: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
+_NO_PART: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
 _MODALITIES: Final = frozenset(modality.value for modality in Modality)
 _WORDS: Final = ("event_id", "modality", "customer", "text")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
