@@ -27,6 +27,7 @@ from waiting import wait_until
 from headwater.begin import new_run, recorded
 from headwater.components import Components
 from headwater.domain.event import Event
+from headwater.domain.tables import EVENTS
 from headwater.errors import InvalidRequest
 from headwater.flow import bronze
 from headwater.flow.land import land_stream, land_text, text_event
@@ -300,6 +301,24 @@ def test_a_topic_made_anew_under_a_running_stream_is_told_and_read_from_its_begi
     assert losses(lake) == [(5, None, "the log was made anew")]
     assert len(told(lake, "log.lost")) == 1
     assert lake.status()["duplicates"] == 1
+
+
+def test_events_that_a_rollback_takes_away_under_a_running_stream_are_read_again(lake: Lake) -> None:
+    """Spark's stream knows by heart how far it has read; the table says that it has less."""
+    log = log_of(lake)
+    assert lake.spark
+    with streaming(lake) as wait:
+        log.publish([chat(0)])
+        wait(lambda: bronze_ids(lake) == ["m0"])
+        then = lake._components.catalog.load_table(EVENTS.name).current_snapshot()
+        log.publish([chat(1), chat(2)])
+        wait(lambda: bronze_ids(lake) == ["m0", "m1", "m2"] and not lake.pending())
+        assert then is not None
+        lake.spark.sql(f"CALL lake.system.rollback_to_snapshot('{EVENTS.name}', {then.snapshot_id})").collect()
+        log.publish([chat(3)])
+        wait(lambda: bronze_ids(lake) == ["m0", "m1", "m2", "m3"])
+        wait(lambda: not lake.pending())
+    assert (lake.status()["duplicates"], losses(lake)) == (0, [])
 
 
 def test_one_partition_that_was_made_anew_does_not_hide_what_another_holds(
