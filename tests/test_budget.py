@@ -1,17 +1,25 @@
 """A replay with a budget never spends more than it, whatever a service bills and however it misbehaves; where nobody
 can tell beforehand what a call will cost, at most by one call. Counted at the service, not in our books."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hostile
 import numpy as np
+import pyarrow as pa
 import pytest
 from endpoint_server import EndpointServer, Request, changed, garbage
 from PIL import Image
+from pyspark import TaskContext
+from sample_rows import NOON, rows
 
 from headwater import lake as lakes
 from headwater.demo.drawing import wav_bytes
+from headwater.domain.tables import MESSAGES
+from headwater.errors import InvalidRequest
+from headwater.flow.derive import worker
+from headwater.flow.derive.work import Work
+from headwater.flow.embed.worker import EmbedWork, embed_batches
 from headwater.lake import Lake
 from headwater.models import Budget, Replayed
 from headwater.settings import FILE_NAME
@@ -42,6 +50,12 @@ price = 1.0
 kind = "openai-transcription"
 url = "{url}"
 model = "by-second"
+price = 1.0
+
+[model.later]
+kind = "openai-transcription"
+url = "{url}"
+model = "never-begun"
 price = 1.0
 
 [model.seen]
@@ -158,3 +172,52 @@ def test_what_nobody_can_tell_beforehand_is_asked_for_one_at_a_time(lake: Lake, 
     done = replay_until_done(lake, "caption", "seen", 0.1)
     assert len(asked_at(server, "/completions")) == PICTURES
     assert all(one.spent.get("cost", 0) <= 0.1 + 0.042 + 1e-9 for one in done) and len(done) >= 2
+
+
+@pytest.fixture
+def attempt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Which try of a task this process takes itself for, as in one of Spark's workers."""
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+
+    def take(number: int) -> None:
+        TaskContext._getOrCreate()._attemptNumber = number
+
+    return take
+
+
+def test_a_task_that_spark_does_once_more_spends_nothing_and_has_what_was_remembered(
+    lake: Lake, server: EndpointServer, attempt: Callable[[int], None]
+) -> None:
+    said = [{"object_id": f"o{number}", "text": f"a text nobody has asked for: {number}"} for number in range(4)]
+    texts = rows(MESSAGES, said).append_column("source_table", pa.repeat(MESSAGES.name, len(said)))
+
+    def answers() -> list[dict[str, Any]]:
+        work = EmbedWork("calls", lake.settings, NOON, purse=100.0)
+        return [row for batch in embed_batches(work)(texts.to_batches()) for row in batch.to_pylist()]
+
+    attempt(1)
+    assert {row["reason"] for row in answers()} == {"OVER_BUDGET"} and not server.requests
+    attempt(0)
+    assert all(row["vector"] for row in answers()) and len(server.requests) == 1
+    attempt(1)
+    assert all(row["vector"] and row["remembered"] for row in answers()) and len(server.requests) == 1
+
+
+def test_of_a_derivation_that_spark_does_once_more_nothing_is_paid(lake: Lake, attempt: Callable[[int], None]) -> None:
+    for number, money in ((0, 100.0), (1, 0.0)):
+        attempt(number)
+        assert worker._desk(Work({}, lake.settings, NOON, purse=100.0)).terms.money == money
+        assert worker._desk(Work({}, lake.settings, NOON)).terms.money is None
+
+
+def test_what_is_paid_is_not_replayed_where_spark_may_do_a_task_twice_at_once(
+    lake: Lake, server: EndpointServer
+) -> None:
+    conf = lake.spark.sparkContext._conf
+    conf.set("spark.speculation", "true")
+    try:
+        with pytest.raises(InvalidRequest, match=r"spark\.speculation is on"):
+            lake.models.replay("transcribe", "later", budget=Budget(money=1))
+    finally:
+        conf.set("spark.speculation", "false")
+    assert not server.requests

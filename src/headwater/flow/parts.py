@@ -168,7 +168,7 @@ def kept(made: DataFrame) -> Iterator[DataFrame]:
     local = is_local(str(made.sparkSession.sparkContext.master))
     try:
         with persisted(made, StorageLevel.DISK_ONLY if local else StorageLevel.DISK_ONLY_2) as held:
-            held.count()  # now, and by all workers at once: a look at the first rows would ask for one part after another
+            held.count()  # now, by all workers at once: a look at the first rows would ask for one part after the other
             yield held
     except (Py4JJavaError, PySparkException) as error:
         raise translate(error) from error

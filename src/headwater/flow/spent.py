@@ -39,6 +39,16 @@ class Spent:
         return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
+def purse_of_attempt(purse: float | None) -> float | None:
+    """What a task may spend, in a worker: where Spark does it once more, nothing, because what the first one has spent
+    nobody knows. What that one was answered is in the memo."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0
+    return 0.0 if purse is not None and again else purse
+
+
 def add_efforts(spent: dict[str, Spent], efforts: Mapping[str, Spent]) -> None:
     """What a batch took, added to what was spent before, by tag."""
     for tag, effort in efforts.items():

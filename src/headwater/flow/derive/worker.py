@@ -23,6 +23,7 @@ from headwater.flow.derive.outcome import SCHEMA, Row, checked_result, derived_r
 from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, Terms, job, sandbox_config
 from headwater.flow.derive.terms import amount
 from headwater.flow.derive.work import PlannedStep, Work
+from headwater.flow.spent import purse_of_attempt
 from headwater.storage.io.s3 import is_s3
 from headwater.storage.memo.memo import Memo, open_memo
 
@@ -275,5 +276,5 @@ def _desk(work: Work) -> _Desk:
         _open_desk = _Desk(work)
     elif work.afresh not in {"", _open_desk.work.afresh}:
         _open_desk.start_anew()
-    _open_desk.work, _open_desk.terms = work, Terms(work.patience, work.purse)
+    _open_desk.work, _open_desk.terms = work, Terms(work.patience, purse_of_attempt(work.purse))
     return _open_desk

@@ -13,7 +13,7 @@ from typing import Any, Final
 from headwater import telemetry
 from headwater.clock import Clock
 from headwater.errors import Unavailable
-from headwater.flow.embed.stage import Embeddings, embed_next
+from headwater.flow.embed.stage import EmbedderDown, Embeddings, embed_next
 from headwater.flow.index import index_next
 from headwater.flow.rows import batch_cut
 from headwater.storage.index.vector_index import VectorIndex
@@ -27,9 +27,11 @@ DOWN_SECONDS: Final = 10.0  # before who did not answer is asked again
 
 @dataclass(slots=True)
 class Outage:
-    """Somebody who did not answer; `name` is what the log calls it."""
+    """Somebody who did not answer; `name` is what the log calls it, `kind` how it is told from anything else that did
+    not: a table that cannot be written is no embedder that is down, and ends the run."""
 
     name: str
+    kind: type[Unavailable] = Unavailable
     error: Unavailable | None = None
     _ask_after: float = 0.0
 
@@ -41,7 +43,7 @@ class Outage:
             made = work()
             self.error = None
             return made
-        except Unavailable as error:
+        except self.kind as error:
             self.error, self._ask_after = error, time.monotonic() + DOWN_SECONDS
             telemetry.note(f"{self.name}.down", level="warning", detail=str(error))
             return None
@@ -58,7 +60,7 @@ class Findable:
     clock: Clock
     told: "Callable[[str, int, float, Embeddings | None], None]"
     embedding: threading.Lock = field(default_factory=threading.Lock)
-    _embedder: Outage = field(default_factory=lambda: Outage("embedder"))
+    _embedder: Outage = field(default_factory=lambda: Outage("embedder", EmbedderDown))
     _index: Outage = field(default_factory=lambda: Outage("index"))
     _unsettled: bool = False
 

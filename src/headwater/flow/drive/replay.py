@@ -24,6 +24,7 @@ from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
 from headwater.flow.models.choice import CHOICES, require_same
 from headwater.flow.models.loaded import models_of
+from headwater.flow.models.port import ModelCard
 from headwater.flow.rows import Cut, batch_cut, driver_rows
 from headwater.flow.spent import Spent
 from headwater.storage.ledger.model_book import change_book, read_book
@@ -51,6 +52,7 @@ Allow = Callable[[Spent, int], Allowance | None]
 
 def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     """Until the model has caught up (True), or it may not go on or is stopped (False)."""
+    _require_single_tasks(run, known)
     with run.interruptible():
         run.begin()
         without = _stage_in_trouble(run)
@@ -89,12 +91,25 @@ def _position(run: Run, known: KnownModel) -> int:
     return peek_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
 
 
+def _require_single_tasks(run: Run, known: KnownModel) -> None:
+    """Of two tasks that do the same at the same time each would pay, and nobody would hear of the slower one's bill."""
+    speculates = run.spark.sparkContext.getConf().get("spark.speculation", "false")
+    if str(speculates).lower() == "true" and _card(run, known).price > 0:
+        raise InvalidRequest(
+            f"spark.speculation is on, so Spark may have {known.label} paid twice for the same. "
+            "Take it out of [spark.conf], then replay again."
+        )
+
+
+def _card(run: Run, known: KnownModel) -> ModelCard:
+    setting = CHOICES[known.step]
+    return models_of(run.settings).chosen(setting, known.name).card(setting)
+
+
 def _is_priced_before(run: Run, known: KnownModel) -> bool:
     """Whether what a call costs is known before it is made, so that several may be under way. Of texts it is, but
     their calls are quick, and made in the order of the texts."""
-    setting = CHOICES[known.step]
-    card = models_of(run.settings).chosen(setting, known.name).card(setting)
-    return known.step != EMBED and card.price_unit != "1k_tokens"
+    return known.step != EMBED and _card(run, known).price_unit != "1k_tokens"
 
 
 def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | Embeddings | None:
@@ -122,11 +137,12 @@ def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: b
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
     if not work.planned()[_tag(known)].paid:  # what is paid is paid within its budget: nothing of it is set aside
         work = work.hurried()
-    cut = Cut(pace.rows, batch_cut(run.writer).bytes)
+    cut = batch_cut(run.writer)
+    cut = Cut(pace.within(cut.rows), cut.bytes)
     if may.money is not None:
         workers = 1 if alone else workers
         work = replace(work, purse=may.money / workers, alone=alone)
-        cut = Cut(min(pace.rows, driver_rows(run.writer)), cut.bytes)
+        cut = Cut(min(cut.rows, driver_rows(run.writer)), cut.bytes)
     return replay_next(run.writer, work, _tag(known), cut, workers, may.until, run.expect_aside)
 
 

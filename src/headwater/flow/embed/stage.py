@@ -41,6 +41,10 @@ _VECTOR_BYTES: Final = 80 << 20
 _DIMENSION: Final = 1024  # where a model does not tell
 
 
+class EmbedderDown(Unavailable):
+    """An embedder does not answer, or cannot be loaded: its texts wait, and nobody else need."""
+
+
 @dataclass(frozen=True, slots=True)
 class Embeddings:
     texts: int
@@ -73,7 +77,7 @@ def embed_next(
     if not spans:
         return None
     again = any(said[table.name].repeats_from(begin) for table, (begin, _) in spans.items())
-    return _embed_next(writer, progress, live, spans, [*live, None], clock, again=again)
+    return _embed_next(writer, progress, live, spans, [*live, None], clock, again=again, of_any_time=again)
 
 
 def replay_embed_next(
@@ -90,9 +94,11 @@ def replay_embed_next(
     spans = _spans(begins, ends, batch_rows)
     if not spans:
         return None
-    # A retry may have brought it some already, or a rollback what it had.
-    again = bool(progress.aside.get(f"{STEP}/{embedder.fingerprint}")) or bool(progress.redo)
-    return _embed_next(writer, progress, [embedder], spans, [embedder], clock, again=again, purse=purse)
+    # A retry may have brought it some already, at their own time; and a rollback may have left it some.
+    redo = bool(progress.redo)
+    again = redo or bool(progress.aside.get(f"{STEP}/{embedder.fingerprint}"))
+    marks = {"again": again, "of_any_time": redo}
+    return _embed_next(writer, progress, [embedder], spans, [embedder], clock, **marks, purse=purse)
 
 
 def embed_again(
@@ -131,11 +137,13 @@ def _embed_next(
     clock: Clock,
     *,
     again: bool,
+    of_any_time: bool,
     purse: float | None = None,
 ) -> Embeddings:
     """Embed what stands between, as far as it fits, and move these positions on to where it ends.
 
-    `again` where some of it may have its vectors.
+    `again` where some of it may have its vectors; `of_any_time` where these may have another time than their texts,
+    which reads all of the table.
     """
     dimensions = [card.dimension or _DIMENSION for card in _cards(writer.settings, embedders)]
     vectors_most = _VECTOR_BYTES // (4 * max(1, sum(dimensions)))
@@ -152,7 +160,9 @@ def _embed_next(
         # A run that was killed between the two tables has set these aside already.
         aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "step", "fingerprint"))
         quarantined = writer.publish(QUARANTINE, aside, {}, stage=STEP)
-        new = writer.not_yet_in(EMBEDDINGS, _good(made), EMBEDDINGS.key, of_any_time=True) if again else _good(made)
+        new = _good(made)
+        if again:
+            new = writer.not_yet_in(EMBEDDINGS, new, EMBEDDINGS.key, of_any_time=of_any_time)
         vectors = writer.publish(EMBEDDINGS, new, consumed, since=since, stage=STEP)
     # Of texts that the driver has not seen, as many as the numbers between say.
     between = sum(ends[table] - begin for table, (begin, _) in spans.items())
@@ -191,7 +201,7 @@ def _require_answers(rows: Rows) -> Rows:
     down = them.select(them.equal(rows, "reason", "MODEL_DOWN"), ["detail"])
     told = down.limit(1).toArrow() if isinstance(down, DataFrame) else down
     if len(told):
-        raise Unavailable(f"The embedder does not answer, so texts wait: {told['detail'][0].as_py()}")
+        raise EmbedderDown(f"The embedder does not answer, so texts wait: {told['detail'][0].as_py()}")
     return rows
 
 

@@ -18,12 +18,13 @@ from headwater import faults
 from headwater.domain.chunks import chunks_of
 from headwater.domain.groups import grouped
 from headwater.domain.tables import EMBEDDINGS
-from headwater.errors import DataFault
+from headwater.errors import DataFault, Unavailable
 from headwater.flow.embed.asking import Answer, Embedder
 from headwater.flow.models.answers import checked_amount, checked_embedded, loading
 from headwater.flow.models.port import Embedded, ModelCard
 from headwater.flow.models.registry import load_model
 from headwater.flow.models.spending import OVER_BUDGET, Purse
+from headwater.flow.spent import purse_of_attempt
 from headwater.settings import Settings
 from headwater.storage.memo.memo import Memo, open_memo
 
@@ -59,14 +60,26 @@ class EmbedWork:
 
 def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        embedder = _loaded(work)
+        try:
+            embedder = _loaded(work)
+        except Unavailable as error:
+            yield from _down(error, batches)
+            return
         memo = None if embedder.model.card.instant else _memo(work.settings)
-        desk = _Desk(embedder, memo, work.now, None if work.purse is None else Purse(work.purse))
+        purse = purse_of_attempt(work.purse)
+        desk = _Desk(embedder, memo, work.now, None if purse is None else Purse(purse))
         for batch in batches:
             for rows in desk.rows_of(batch):
                 yield pa.RecordBatch.from_pylist(rows, schema=OUTPUT)
 
     return run
+
+
+def _down(error: Unavailable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row for all texts: the driver lets them wait, and knows whom for."""
+    for _ in batches:  # Spark keeps a worker that has read what it was given
+        pass
+    yield pa.RecordBatch.from_pylist([{"reason": "MODEL_DOWN", "detail": str(error)}], schema=OUTPUT)
 
 
 @dataclass(slots=True)
