@@ -120,17 +120,20 @@ class Retrying:
         table = self._spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq").between(numbers[0], numbers[-1]))
         columns = ("event_id", "object_id", "step", "fingerprint", "attempts", "event_seq", "occurred_at")
         found = table.join(given, "seq", "left_semi").select(F.col("seq").alias("held"), *columns)
-        held = self._kept(found)
-        pending = self._kept(pending_again(self.writer, held.where(F.col("step") != "embed"), self._work()))
+        held = self._kept(found, numbers)
+        again = pending_again(self.writer, held.where(F.col("step") != "embed"), self._work())
+        pending = self._kept(again, numbers)
         try:
             yield held, pending
         finally:
             pending.unpersist()
             held.unpersist()
 
-    def _kept(self, rows: DataFrame) -> DataFrame:
-        tasks = self._spark.sparkContext.defaultParallelism
-        ordered = rows.repartitionByRange(tasks, "held").sortWithinPartitions("held")
+    def _kept(self, rows: DataFrame, numbers: Sequence[int]) -> DataFrame:
+        """In as many parts as there are tasks. Where each begins is known: Spark would read all to find that out."""
+        begins = ", ".join(f"{numbers[len(numbers) * part // self._tasks]}L" for part in range(self._tasks))
+        part = F.expr(f"size(filter(array({begins}), begin -> held >= begin))")
+        ordered = rows.repartition(self._tasks, part).sortWithinPartitions("held")
         return ordered.persist(StorageLevel.DISK_ONLY)
 
     def _derive(self, pending: DataFrame, spent: dict[str, Spent]) -> int:

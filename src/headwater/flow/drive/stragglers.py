@@ -6,7 +6,9 @@ Key     a row of quarantine
 Invariant: each stays in quarantine until what came of it is committed, so a kill loses none; and only those are taken
 whose batch is committed in every table, so none is derived twice.
 
-They have half of the workers, and never all of them, unless there is one: the next batch always finds room.
+They have half of the workers, and never all of them, unless there is one: the next batch always finds room. However
+many wait, a look reads so many of them, and their rows are taken out of quarantine by the portion, since that writes
+files anew: after a kill some that are done are derived once more, and tables leave alone what they have.
 """
 
 import threading
@@ -33,10 +35,13 @@ from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.storage.spark.session import POOL
-from headwater.storage.tables.rewrite_files import remove_rows
+from headwater.storage.tables.rewrite_files import remove_numbered
 from headwater.storage.tables.writer import TableWriter
 
 _POOL: Final = "stragglers"
+_LOOK_ROWS: Final = 256  # read at once
+_PORTION_MAX: Final = 1_024
+_PORTION_SECONDS: Final = 30.0  # after which those that are done do not wait for a portion to be full
 
 # Told after each commit: the stage, what came of it, since when, and by whom.
 Told = Callable[[str, Derived, float, Work], None]
@@ -53,7 +58,11 @@ class Stragglers:
     _loops: list[Loop] = field(init=False)
     _expected: bool = False
     _started: bool = False
+    _waiting: list[Row] = field(default_factory=list)  # as they were when last looked at
     _taken: dict[int, str] = field(default_factory=dict)  # by the row's seq: the content, which is derived once
+    _done: set[int] = field(default_factory=set)  # and not yet taken out of quarantine
+    _portion: int = 1  # doubles, so that however many there are a file is written anew a handful of times
+    _removed_at: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -95,6 +104,7 @@ class Stragglers:
         self.writer.spark.sparkContext.setLocalProperty(POOL, _POOL)
         taken = self._take()
         if taken is None:
+            self._remove_done()
             return False
         begun, number = time.monotonic(), taken["seq"]
         try:
@@ -104,12 +114,30 @@ class Stragglers:
             work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
             pending = pending_again(self.writer, held, work)
             derived = derive_again(self.writer, pending, work, workers, self._expect_aside)
-            remove_rows(self.writer, QUARANTINE, F.col("seq") == number)
+            with self._lock:
+                self._done.add(number)
         finally:
             with self._lock:
                 del self._taken[number]
         self.told("straggler", derived, begun, work)
+        if self._is_portion():
+            self._remove_done()
         return True
+
+    def _is_portion(self) -> bool:
+        with self._lock:
+            waited = time.monotonic() - self._removed_at
+            return len(self._done) >= self._portion or waited >= _PORTION_SECONDS
+
+    def _remove_done(self) -> None:
+        """They count as done until they are out: a look between the two must not find them."""
+        with self._lock:
+            numbers = sorted(self._done)
+            self._portion = min(_PORTION_MAX, 2 * self._portion) if len(numbers) >= self._portion else self._portion
+            self._removed_at = time.monotonic()
+        remove_numbered(self.writer, QUARANTINE, numbers)
+        with self._lock:
+            self._done -= set(numbers)
 
     def _expect_aside(self, passing: int, slow: int) -> None:
         expect_aside(self.ledger, self.clock(), passing, slow)
@@ -119,16 +147,30 @@ class Stragglers:
         with self._lock:
             if not self._expected:
                 return None
-            book = read_book(self.ledger)
-            slow = (F.col("reason") == SLOW) & settled(book) & (F.col("event_seq") < self._committed(book))
-            waiting = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(slow)
-            content = F.col("pointer.checksum").alias("content")
-            rows = self._not_dismissed(waiting.select("seq", content, *QuarantineKey._fields).orderBy("seq").collect())
-            self._expected = bool(rows)
-            free = (row for row in rows if row["seq"] not in self._taken and row["content"] not in self._taken.values())
-            if (found := next(free, None)) is not None:
+            if not self._waiting:
+                self._waiting = self._look()
+            self._expected = bool(self._waiting or self._taken)
+            busy = set(self._taken.values())
+            found = next((row for row in self._waiting if row["content"] not in busy), None)
+            if found is not None:
+                self._waiting.remove(found)
                 self._taken[found["seq"]] = found["content"]
             return found
+
+    def _look(self) -> list[Row]:
+        """The oldest that nobody is at, some of them."""
+        book = read_book(self.ledger)
+        slow = (F.col("reason") == SLOW) & settled(book) & (F.col("event_seq") < self._committed(book))
+        waiting = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(slow)
+        columns = ("seq", F.col("pointer.checksum").alias("content"), *QuarantineKey._fields)
+        known, last = {*self._taken, *self._done}, -1
+        while True:
+            some = waiting.where(F.col("seq") > last).select(*columns).orderBy("seq").limit(_LOOK_ROWS).collect()
+            if not some:
+                return []
+            last = some[-1]["seq"]
+            if found := [row for row in self._not_dismissed(some) if row["seq"] not in known]:
+                return found
 
     def _not_dismissed(self, rows: Sequence[Row]) -> list[Row]:
         let_go = find_dismissals(self.ledger, map(QuarantineKey.of, rows))
