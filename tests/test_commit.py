@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from losing import losing_committer
-from sample_rows import rows
+from pyspark.sql import functions as F
+from sample_rows import append, rows
 
 from headwater import lake as lakes
 from headwater.clock import utc_now
 from headwater.domain.progress import Progress
-from headwater.domain.tables import EVENTS, MESSAGES, METADATA, TABLES
+from headwater.domain.tables import EVENTS, MESSAGES, METADATA, QUARANTINE, TABLES
 from headwater.errors import Conflict, OutcomeUnknown, Unavailable
 from headwater.lake import Lake
 from headwater.settings import Settings
@@ -20,9 +22,10 @@ from headwater.storage.io.local_path import local_path
 from headwater.storage.ledger.hold_lease import holding
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables import commit, warehouse_files
-from headwater.storage.tables.commit import Base, Committer
+from headwater.storage.tables.commit import Base, Committer, Landing, SqlTables
 from headwater.storage.tables.metadata import Edit, edit_for, snapshot_ids
 from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.rewrite_files import remove_rows
 from headwater.storage.tables.writer import TableWriter
 
 
@@ -102,6 +105,50 @@ def test_metadata_of_an_attempt_without_an_answer_is_never_deleted(made: Setting
     assert len(kept) == 4  # as made, with a second spec, the attempt that got lost, and the one that landed
 
 
+def test_properties_that_land_when_they_were_given_up_are_no_conflict(made: Settings) -> None:
+    catalog: Any = catalogs.open_catalog(made)
+    catalog._committer, _ = losing_committer(made, "late")
+    catalogs.set_properties_if(catalog, METADATA.name, {"colour": None}, {"colour": "blue"})
+    assert catalog.load_table(METADATA.name).properties["colour"] == "blue"
+
+
+class Unnamed:
+    """A server that names the metadata files itself, and refuses the first attempt before it does the second."""
+
+    needs_snapshot = True
+
+    def __init__(self, inner: SqlTables) -> None:
+        self._inner = inner
+        self.attempts = 0
+
+    def base(self, table: str) -> Base:
+        return self._inner.base(table)
+
+    def base_at(self, table: str, location: str) -> Base | None:
+        return self._inner.base_at(table, location)
+
+    def attempt(self, table: str, base: Base, edit: Edit) -> Landing:
+        self.attempts += 1
+        return Landing(self.attempts > 1 and self._inner.attempt(table, base, edit).landed)
+
+
+def test_a_change_without_a_name_that_was_refused_has_not_landed(made: Settings) -> None:
+    """An expiry or a tag alone has neither a snapshot nor a metadata file by which it could be told."""
+    committer = Committer(made)
+    table: Any = catalogs.open_catalog(made).load_table(METADATA.name)
+    for _ in range(2):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+    (first, last), inner = (one.snapshot_id for one in table.metadata.snapshots), committer.tables
+    for edit in (Edit(refs={"keep": {"type": "tag", "snapshot-id": last}}), Edit(expired=[first]), Edit()):
+        committer.tables = server = Unnamed(inner)  # type: ignore[arg-type]
+        committer.commit(METADATA.name, lambda edit=edit: (committer.tables.base(METADATA.name), edit))  # type: ignore[misc]
+        assert server.attempts == 2
+    after = committer.tables.base(METADATA.name).metadata
+    assert snapshot_ids(after) == {last}
+    assert after["refs"]["keep"]["snapshot-id"] == last
+
+
 def test_a_clock_that_went_back_stops_nobody(spark: Any, made: Settings) -> None:
     ahead = Committer(made, lambda: int(utc_now().timestamp() * 1000) + 7_200_000)
     moving(ahead, 7)
@@ -111,6 +158,21 @@ def test_a_clock_that_went_back_stops_nobody(spark: Any, made: Settings) -> None
     assert spark.table("lake.silver.metadata").count() == 1
     catalogs.set_properties_if(catalogs.open_catalog(made), METADATA.name, {}, {"colour": "blue"})
     assert spark.sql("select object_id from lake.silver.metadata").collect()[0][0] == "a"
+
+
+def test_what_pyiceberg_commits_by_a_clock_that_is_behind_is_as_late_as_the_table(spark: Any, made: Settings) -> None:
+    moving(Committer(made, lambda: int(utc_now().timestamp() * 1000) + 7_200_000), 7)
+    table = catalogs.open_catalog(made).load_table(METADATA.name)
+    for _ in range(2):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+    first, last = table.metadata.snapshots
+    table.manage_snapshots().set_current_snapshot(first.snapshot_id).commit()
+    after = Committer(made).tables.base(METADATA.name).metadata
+    assert {one["timestamp-ms"] for one in after["snapshots"]} == {after["last-updated-ms"]}
+    assert {one["timestamp-ms"] for one in after["snapshot-log"]} == {after["last-updated-ms"]}
+    assert [one["snapshot-id"] for one in after["snapshot-log"]][-1] == first.snapshot_id != last.snapshot_id
+    assert spark.table("lake.silver.metadata").count() == 0
 
 
 @pytest.fixture
@@ -154,10 +216,46 @@ def test_a_smaller_epoch_than_the_table_has_seen_is_refused_everything(lake: Lak
         lambda: old.publish(MESSAGES, given, {}, stage="derive"),
         lambda: old.publish(MESSAGES, None, {EVENTS.name: 2}, stage="derive"),
         lambda: old.forget_positions(MESSAGES, "/x"),
+        lambda: remove_rows(old, MESSAGES, F.col("object_id") == "a"),
     ):
         with pytest.raises(Conflict, match="took over"):
             call()
     assert new.progress(MESSAGES).next_seq == 1
+    assert lake.spark.table("lake.silver.messages").count() == 1
+
+
+def test_who_took_over_and_found_nothing_to_do_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
+    asleep = lake._components.ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
+    assert not lake.run().started
+    lake.put_text("hello", customer="acme", id="a")
+    lake.run()
+    for table in TABLES:
+        assert peek_progress(lake.settings, table).epoch > asleep.epoch, table.name
+    before = peek_progress(lake.settings, QUARANTINE).epoch
+    lake.put_text("hello again", customer="acme", id="b")
+    lake.run()
+    assert peek_progress(lake.settings, QUARANTINE).epoch == before, "it was done once"
+
+
+def test_who_took_over_and_failed_half_way_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
+    ledger = lake._components.ledger
+    ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
+    with pytest.raises(Unavailable), holding(ledger, "run", "fails", utc_now, lambda: None) as held:
+        assert held.lease.takeover
+        raise Unavailable("The catalog went away in the middle.")
+    with holding(ledger, "run", "next", utc_now, lambda: None) as held:
+        assert held.lease.takeover
+        held.note_fenced()
+    with holding(ledger, "run", "last", utc_now, lambda: None) as held:
+        assert not held.lease.takeover
+
+
+def test_an_epoch_that_was_raised_and_not_yet_written_is_left_to_the_next_holder(lake: Lake) -> None:
+    ledger = lake._components.ledger
+    with holding(ledger, "run", "raises", utc_now, lambda: None) as held:
+        held.raise_above(41)
+    with holding(ledger, "run", "next", utc_now, lambda: None) as held:
+        assert held.lease.epoch == 43 and held.lease.takeover
 
 
 def test_a_ledger_that_counts_anew_is_raised_above_what_the_tables_have_seen(lake: Lake) -> None:
@@ -224,6 +322,26 @@ def test_what_the_catalog_names_was_synced_before(lake: Lake, monkeypatch: pytes
         for file in map(local_path, files):
             assert file in synced, f"{file} was not synced"
             assert os.path.dirname(file) in synced
+
+
+def test_what_pyiceberg_wrote_is_synced_before_the_catalog_names_it(
+    made: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, synced, fsync = catalogs.open_catalog(made), set(), os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(warehouse_files.os, "fsync", noting)
+    table = catalog.load_table(METADATA.name)
+    append(table, rows(METADATA, [{"object_id": "a"}]))
+    current = table.current_snapshot()
+    assert current is not None
+    written = [current.manifest_list, *(each.manifest_path for each in current.manifests(table.io))]
+    written += [task.file.file_path for task in table.scan().plan_files()]
+    assert len(written) == 3
+    assert {local_path(path) for path in written} <= synced
 
 
 def files_of(settings: Settings) -> set[str]:

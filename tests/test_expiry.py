@@ -1,5 +1,6 @@
 """A stream commits for a year and its metadata stays small; what is kept stays whole, whoever named it."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from sample_rows import rows
 
 from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES
+from headwater.errors import SnapshotExpired
 from headwater.lake import Lake
 from headwater.storage.io.local_path import local_path
+from headwater.storage.spark.errors import translated_spark
 from headwater.storage.tables import expire_snapshots as expiry
 from headwater.storage.tables import writer as table_writer
 from headwater.storage.tables.commit import Committer
@@ -55,10 +58,43 @@ def test_what_is_past_the_horizon_goes_unless_it_is_among_the_newest_or_named() 
     assert expirable(table(ages, tags=(2,)), Keep(hours=168, newest=2, age=True), NOW) == {1, 3, 4}
 
 
-def test_a_snapshot_that_took_files_out_stays_as_long_as_an_older_one_needs_them() -> None:
-    ages = [5.0, 3.2, 3.1, 0.0]
-    assert expirable(table(ages, took=(2,)), Keep(hours=168, newest=1), NOW) == frozenset()
-    assert expirable(table(ages, took=(2,)), Keep(hours=4, newest=1), NOW) == {1, 2}
+def test_what_a_snapshot_replaced_stays_readable_for_an_hour_however_old_it_was() -> None:
+    for newest_only in (Keep(hours=1, newest=1), Keep(hours=1, newest=1, age=True)):
+        assert expirable(table([500.0, 0.99, 0.5, 0.0], took=(2,)), newest_only, NOW) == frozenset()
+        assert {1, 2} <= expirable(table([500.0, 1.01, 0.5, 0.0], took=(2,)), newest_only, NOW)
+
+
+def test_removals_without_end_keep_a_bounded_number_and_what_they_took_out_can_be_read_for_an_hour() -> None:
+    """Every two seconds, in turns with appends; a removal takes the file that was added 40 commits before."""
+    step_ms, life, count = 2_000, 40, 8_000
+    made = table(
+        [(count - number) * step_ms / HOUR_MS for number in range(1, count + 1)], took=tuple(range(2, count, 2))
+    )
+    kept: list[dict[str, Any]] = []
+    for number, snapshot in enumerate(made["snapshots"], 1):
+        kept.append(snapshot)
+        if number % expiry.LEAST:
+            continue
+        refs = {"main": {"type": "branch", "snapshot-id": number}}
+        state = {"snapshots": kept, "current-snapshot-id": number, "refs": refs}
+        gone = expirable(state, Keep(hours=168), snapshot["timestamp-ms"])
+        kept = [one for one in kept if one["snapshot-id"] not in gone]
+        assert len(kept) <= expiry.NEWEST + 2 * 62 + 5
+        left = sorted(one["snapshot-id"] for one in kept)
+        for took in range(max(life + 2, number - HOUR_MS // step_ms + 2), number + 1, 2):
+            assert left[bisect_left(left, took) - 1] >= took - life, f"what {took} took out is in no snapshot"
+
+
+def test_what_was_rolled_back_stays_though_the_table_went_on_for_hours() -> None:
+    """Number 3 is the head that was rolled back; 4 goes on from 2."""
+    made = table([5.0, 4.9, 4.8, *(4.7 - number / 10 for number in range(48))])
+    made["snapshots"][3]["parent-snapshot-id"] = 2
+    keep = Keep(hours=168, newest=5)
+    for _ in range(2):
+        gone = expirable(made, keep, NOW)
+        made["snapshots"] = [one for one in made["snapshots"] if one["snapshot-id"] not in gone]
+    assert 3 in snapshot_ids(made)
+    assert len(made["snapshots"]) <= 5 + 6 + 1
 
 
 def test_a_year_of_commits_every_two_seconds_keeps_a_few_hundred() -> None:
@@ -77,7 +113,7 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 
 def files(lake: Lake) -> set[str]:
     folder = lake.settings.lake / "warehouse" / "silver" / "messages"
-    return {str(path) for path in folder.rglob("*") if path.suffix in {".avro", ".parquet"}}
+    return {str(path) for path in folder.rglob("*") if path.is_file() and path.suffix != ".json"}
 
 
 def needed(lake: Lake) -> set[str]:
@@ -117,10 +153,8 @@ def test_commits_let_go_of_old_snapshots_and_of_no_file_that_is_needed(
     base = writer._committer.tables.base(MESSAGES.name)
     assert tagged in snapshot_ids(base.metadata)
     assert len(snapshot_ids(base.metadata)) <= 3 + 12 + 1 + 2 + 4
-    assert needed(lake) <= files(lake)
-    orphans = files(lake) - needed(lake)
     # What a rewrite of the tagged files took out is needed by the tag; all else that was let go of is gone.
-    assert not [path for path in orphans if "snap-" in path], "lists of expired snapshots are deleted"
+    assert files(lake) == needed(lake)
     assert lake.spark.table("lake.silver.messages").count() == 38
     assert lake.spark.sql("select * from lake.silver.messages version as of 'keep-me'").count() == 14
     assert writer.progress(MESSAGES).seq_of(EVENTS.name) == 40
@@ -132,9 +166,10 @@ def test_files_that_a_compaction_replaced_go_with_the_last_snapshot_that_had_the
         add(writer, number)
     before = {path for path in files(lake) if path.endswith(".parquet")}
     lake.maintain()
-    assert before < files(lake), "they are needed by older snapshots"
+    writer._committer.expire(MESSAGES.name, Keep(hours=1, newest=1, age=True))
+    assert before < files(lake), "who planned before the compaction reads them for an hour"
     later = Committer(lake.settings, lambda: NOW)
-    assert later.expire(MESSAGES.name, Keep(hours=1, age=True)) == 6
+    assert later.expire(MESSAGES.name, Keep(hours=1, age=True)) == 6 - 5
     assert not before & files(lake)
     assert needed(lake) == files(lake)
     assert lake.spark.table("lake.silver.messages").count() == 6
@@ -152,6 +187,18 @@ def test_a_commit_that_landed_is_no_failure_where_old_files_cannot_be_looked_int
     assert lake.spark.table("lake.silver.messages").count() == 3
 
 
+def test_spark_says_that_files_expired_under_a_read_and_that_it_can_be_asked_again(lake: Lake) -> None:
+    add(TableWriter(lake.spark, lake.settings), 0)
+    planned = lake.spark.table("lake.silver.messages")
+    assert planned.count() == 1
+    (file,) = (Path(path) for path in files(lake) if path.endswith(".parquet"))
+    file.unlink()
+    with pytest.raises(SnapshotExpired, match=rf"{file.name} is gone.*Run again") as expired, translated_spark():
+        planned.toArrow()
+    assert expired.value.retryable and expired.value.exit_code == 5
+    assert expired.value.file.endswith(file.name)
+
+
 @given(
     st.lists(st.floats(0, 500, allow_nan=False), min_size=1, max_size=80),
     st.sets(st.integers(1, 80)),
@@ -163,6 +210,3 @@ def test_whatever_the_history_the_current_and_the_named_stay(ages: list[float], 
     made = table(ages, tags=named, took=tuple(took))
     gone = expirable(made, Keep(hours=168, newest=5), NOW)
     assert not gone & {*named, len(ages)}
-    kept = sorted(set(range(1, len(ages) + 1)) - gone)
-    for number in took & gone:
-        assert not [one for one in kept if one < number], "it was the only one to know which files it took"

@@ -147,7 +147,10 @@ SETTINGS: Final = (
         "Put up with a server that ignores If-None-Match: objects are looked for before they are put.",
     ),
     Setting(
-        "maintain.keep_hours", 168, "Snapshots younger than this are kept; a write under way needs one hour.", minimum=1
+        "maintain.keep_hours",
+        168,
+        "How far back tables can be read, by the hour, in 168 steps at most; what was replaced is there for an hour.",
+        minimum=1,
     ),
     Setting(
         "maintain.upload_hours",

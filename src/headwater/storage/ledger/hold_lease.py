@@ -1,8 +1,15 @@
-"""Holding a lease: taken, kept alive by a heartbeat, given back; lost, it stops the work."""
+"""Holding a lease: taken, kept alive by a heartbeat, given back; lost, it stops the work.
+
+Who took a lease over from a holder that may only be asleep must shut that one out of the tables. If he ends without
+having done so, because there was nothing to do or he failed half-way, it is left to the next holder: a fact in the
+ledger says so until it is done.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from headwater.clock import Clock
@@ -29,14 +36,33 @@ class Held:
     def raise_above(self, epoch: int) -> None:
         """So that tables which have seen a greater epoch than the ledger, which may be an older copy, take ours."""
         if epoch >= self.lease.epoch:
+            self._ledger.set_fact(_unfenced(self.lease.name), str(self.lease.epoch))
             self.lease = self._ledger.raise_epoch(self.lease, epoch)
+
+    def note_fenced(self) -> None:
+        """Every table has seen our epoch: who held the lease before is shut out, and the next holder need not care."""
+        self.ledger.set_fact(_unfenced(self.lease.name), "")
+        self.lease = replace(self.lease, takeover=False)
+
+
+def _unfenced(name: str) -> str:
+    """The fact that is empty where nobody who held the lease before can be in the way any more."""
+    return f"unfenced.{name}"
+
+
+def _acquire(ledger: Ledger, name: str, owner: str, now: datetime) -> Lease:
+    """Killed before the fact is written, we are a holder that never gave it back: the next one takes over from us."""
+    lease = ledger.acquire_lease(name, owner, TTL_SECONDS, now)
+    if lease.takeover:
+        ledger.under(lease).set_fact(_unfenced(name), str(lease.epoch))
+    return replace(lease, takeover=bool(ledger.fact(_unfenced(name))))
 
 
 @contextmanager
 def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[Held]:
     """Conflict names the holder where there is one. `lost` is called if another took over while we slept."""
     now = ledger.clock(clock)
-    held = Held(ledger, ledger.acquire_lease(name, owner, TTL_SECONDS, now()))
+    held = Held(ledger, _acquire(ledger, name, owner, now()))
     done, taken = threading.Event(), threading.Event()
 
     def look() -> None:

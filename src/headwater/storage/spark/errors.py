@@ -19,6 +19,7 @@ from headwater.errors import (
     InvalidRequest,
     NotFound,
     OutcomeUnknown,
+    SnapshotExpired,
     Unavailable,
     describe,
 )
@@ -29,10 +30,20 @@ _SAFE: Final = "What was committed is safe. Run again."
 # What a worker says in our words is what it was there.
 _OURS: Final = {
     kind.__name__: kind
-    for kind in (Unavailable, OutcomeUnknown, AccessRefused, InvalidRequest, NotFound, Conflict, InternalError)
+    for kind in (
+        Unavailable,
+        OutcomeUnknown,
+        SnapshotExpired,
+        AccessRefused,
+        InvalidRequest,
+        NotFound,
+        Conflict,
+        InternalError,
+    )
 }
 _TOLD: Final = re.compile(r"^headwater\.errors\.(\w+): (.*)", re.MULTILINE)
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.]*(?:Exception|Error)\b.*", re.MULTILINE)
+_FILE_GONE: Final = re.compile(r"\borg\.apache\.iceberg\.exceptions\.NotFoundException: [\w ]+: (\S.*)")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _PASSING: Final = {
     "OutOfMemoryError": "Spark ran out of memory: give it more by spark.memory_mb, or take smaller batches",
@@ -99,11 +110,22 @@ def _of_spark(error: Exception) -> HeadwaterError | None:
     said = str(error)
     if (told := _TOLD.search(said)) and told.group(1) in _OURS:
         return _OURS[told.group(1)](told.group(2))
+    if gone := _FILE_GONE.search(said):
+        return _expired(gone.group(1).strip())
     sentence = next((sentence for words, sentence in _PASSING.items() if words in said), None)
     if sentence and _TRACEBACK not in said:
         return Unavailable(f"{sentence}. logs/spark.log in the lake has more. {_SAFE}")
     causes = _CAUSE.findall(said)
     return InternalError(f"Spark broke: {causes[-1][:300] if causes else describe(error)}")
+
+
+def _expired(file: str) -> SnapshotExpired:
+    """Which of the two it is, the next run finds out: it plans on the table as it is then."""
+    return SnapshotExpired(
+        f"{file} is gone: most likely its table was rewritten, and its old files expired while Spark read them. "
+        f"{_SAFE} If the same file is told again it is missing, not expired: bring it back from a copy."
+        file,
+    )
 
 
 def _came_through_py4j(error: BaseException) -> bool:

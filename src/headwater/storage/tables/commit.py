@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater import faults, telemetry
 from headwater.clock import utc_now
@@ -36,6 +36,9 @@ from headwater.storage.tables.metadata import (
 from headwater.storage.tables.metadata_location import MetadataLocations, metadata_locations
 from headwater.storage.tables.rest_catalog import is_rest
 from headwater.storage.tables.warehouse_files import WarehouseFiles
+
+if TYPE_CHECKING:
+    from headwater.storage.tables.unreachable_files import ReachableFiles
 
 ATTEMPTS: Final = 12  # of a change that maintenance came before, each time
 SETTLE_SECONDS: Final = 60.0  # how long a catalog that does not answer is asked what became of a commit
@@ -92,6 +95,7 @@ class Committer:
         self.now_ms = clock_ms or _now_ms
         self.files = WarehouseFiles(settings)
         self.tables = open_committed_tables(settings, self.files, self.now_ms)
+        self._reachable: dict[str, ReachableFiles] = {}
 
     def commit(self, table: str, propose: Propose) -> Base | None:
         """The base that was built on; None where nothing was to be changed.
@@ -102,27 +106,30 @@ class Committer:
         for _ in range(ATTEMPTS):
             try:
                 proposal = propose()
-            except HeadwaterError as error:
+            except Exception as error:  # Conflict, or what PyIceberg requires and does not find
                 if own.unanswered and self._landed_late(table, own, own.unanswered, error):
-                    return own.unanswered
+                    return self._end(table, own.unanswered, own.last)
                 raise
             if proposal is None:
-                return own.unanswered
+                return own.unanswered and self._end(table, own.unanswered, own.last)
             base, edit = proposal
             faults.point("commit.proposed")
             if self._lands(table, base, edit, own):
                 faults.point("commit.landed")
-                if edit.expired:
-                    self._let_go(table, base, edit.expired)
-                return base
+                return self._end(table, base, edit)
         raise Unavailable(f"{table} is committed to so often that this commit found no room. Try again.")
 
-    def _landed_late(self, table: str, own: "_Own", base: Base, error: HeadwaterError) -> bool:
+    def _end(self, table: str, base: Base, edit: Edit) -> Base:
+        if edit.expired:
+            self._let_go(table, base, edit.expired)
+        return base
+
+    def _landed_late(self, table: str, own: "_Own", base: Base, error: Exception) -> bool:
         """Whether what now stands in the way of trying again is an attempt of ours that was given up too early."""
         found = self._look(table)
         if own.is_in(found):
             return True
-        if error.retryable and found.location == base.location:
+        if isinstance(error, HeadwaterError) and error.retryable and found.location == base.location:
             raise _unknown(table, error) from error  # it may still be on its way
         return False
 
@@ -133,8 +140,9 @@ class Committer:
         def propose() -> tuple[Base, Edit] | None:
             nonlocal gone
             base = self.tables.base(table)
-            gone = expirable(base.metadata, keep, self.now_ms())
-            return (base, Edit(expired=gone)) if gone else None
+            found = expirable(base.metadata, keep, self.now_ms())
+            gone = found or gone  # none are left where an attempt that was given up has landed since
+            return (base, Edit(expired=found)) if found else None
 
         return len(gone) if self.commit(table, propose) is not None else 0
 
@@ -143,13 +151,21 @@ class Committer:
 
         The commit has landed, so trouble here is told and left: files that no snapshot names harm nobody.
         """
-        from headwater.storage.tables.unreachable_files import unreachable_files, warehouse_io
-
         try:
-            out = set(expired) - snapshot_ids(self.tables.base(table).metadata)
-            self.files.delete(unreachable_files(before.metadata, out, warehouse_io(self._settings)))
+            now = self.tables.base(table).metadata
+            gone = set(expired) - snapshot_ids(now)
+            out = [one for one in before.metadata["snapshots"] if one["snapshot-id"] in gone]
+            found = self._reachable_files(table).unreachable(now.get("snapshots", ()), out)
+            self.files.delete(found.files)
+            if found.unread:
+                _note_left(table, f"{len(found.unread)} cannot be read: {', '.join(found.unread)}")
         except Exception as error:  # of a catalog, a disk, an object store or Avro
-            telemetry.note("expiry.left", level="warning", table=table, detail=str(error).partition("\n")[0][:300])
+            _note_left(table, str(error).partition("\n")[0])
+
+    def _reachable_files(self, table: str) -> "ReachableFiles":
+        from headwater.storage.tables.unreachable_files import ReachableFiles, warehouse_io
+
+        return self._reachable.setdefault(table, ReachableFiles(warehouse_io(self._settings)))
 
     def _lands(self, table: str, base: Base, edit: Edit, own: "_Own") -> bool:
         own.note(edit)
@@ -187,11 +203,11 @@ class _Own:
     def __init__(self) -> None:
         self.snapshots: set[int] = set()
         self.locations: set[str] = set()
-        self.properties: dict[str, str] = {}
+        self.last = Edit()
         self.unanswered: Base | None = None
 
     def note(self, edit: Edit) -> None:
-        self.properties = dict(edit.properties)
+        self.last = edit
         if edit.snapshot is not None:
             self.snapshots.add(edit.snapshot["snapshot-id"])
 
@@ -201,9 +217,24 @@ class _Own:
         if self.locations:
             log = {entry["metadata-file"] for entry in found.metadata.get("metadata-log", ())}
             return bool(self.locations & {found.location, *log})
-        # A server that names the files itself, and a change of properties alone.
-        properties = found.metadata.get("properties", {})
-        return all(properties.get(name) == value for name, value in self.properties.items())
+        return _is_done(self.last, found.metadata)
+
+
+def _is_done(edit: Edit, found: Metadata) -> bool:
+    """Where a server names the files itself and there is no snapshot, a change is known by what it comes to."""
+    if not (edit.properties or edit.cleared or edit.expired or edit.refs):
+        return False
+    properties, refs = found.get("properties", {}), found.get("refs") or {}
+    return (
+        edit.properties.items() <= properties.items()
+        and not properties.keys() & set(edit.cleared)
+        and not snapshot_ids(found) & set(edit.expired)
+        and all(refs.get(name, {}).items() >= ref.items() for name, ref in edit.refs.items())
+    )
+
+
+def _note_left(table: str, detail: str) -> None:
+    telemetry.note("expiry.left", level="warning", table=table, detail=detail[:300])
 
 
 def _unknown(table: str, error: HeadwaterError) -> OutcomeUnknown:

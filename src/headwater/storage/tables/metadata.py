@@ -94,7 +94,7 @@ def next_location(metadata: Metadata, location: str) -> str:
 def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Metadata:
     """The document that follows `base`, which is at `location`."""
     moment = max(now_ms, int(base["last-updated-ms"]))
-    start = edit.document or base
+    start = _lifted(edit.document, base, moment) if edit.document else base
     properties = {**start.get("properties", {}), **edit.properties}
     made = {
         **start,
@@ -105,6 +105,21 @@ def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Met
     if edit.snapshot is not None:
         made |= _with_snapshot(base, {**edit.snapshot, "timestamp-ms": moment})
     return without_snapshots(with_refs(made, edit.refs), edit.expired)
+
+
+def _lifted(document: Metadata, base: Metadata, moment: int) -> Metadata:
+    """What PyIceberg added has the time of its own clock, which may be behind the table's."""
+    old, logged = snapshot_ids(base), {_log_key(one) for one in base.get("snapshot-log") or ()}
+    snapshots, log = document.get("snapshots") or (), document.get("snapshot-log") or ()
+    return {
+        **document,
+        "snapshots": [one if one["snapshot-id"] in old else {**one, "timestamp-ms": moment} for one in snapshots],
+        "snapshot-log": [one if _log_key(one) in logged else {**one, "timestamp-ms": moment} for one in log],
+    }
+
+
+def _log_key(entry: Metadata) -> tuple[int, int]:
+    return entry["timestamp-ms"], entry["snapshot-id"]
 
 
 def dropped_metadata_files(before: Metadata, after: Metadata) -> list[str]:

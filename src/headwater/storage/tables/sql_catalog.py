@@ -1,11 +1,15 @@
 """The lake's SQL catalog for PyIceberg, committing as everybody here does: see `storage.tables.commit`."""
 
 import json
+from collections.abc import Iterator
 
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus, read_manifest_list
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
 
 from headwater.settings import Settings
 from headwater.storage.tables.commit import Base, Committer
@@ -24,6 +28,9 @@ class LakeCatalog(SqlCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         name = ".".join(table.name())
+        for update in updates:
+            if isinstance(update, AddSnapshotUpdate):
+                self._committer.files.sync(_new_files(update.snapshot, table.io))
 
         def propose() -> tuple[Base, Edit] | None:
             base = self._committer.tables.base(name)
@@ -38,6 +45,17 @@ class LakeCatalog(SqlCatalog):
         return CommitTableResponse.model_validate(
             {"metadata": _parsed(now.metadata), "metadata-location": now.location}
         )
+
+
+def _new_files(snapshot: Snapshot, io: FileIO) -> Iterator[str]:
+    """What PyIceberg wrote for a snapshot: its list, the manifests that are new in it, and the files that those add."""
+    yield snapshot.manifest_list
+    for manifest in read_manifest_list(io.new_input(snapshot.manifest_list)):
+        if manifest.added_snapshot_id == snapshot.snapshot_id:
+            yield manifest.manifest_path
+            for entry in manifest.fetch_manifest_entry(io):
+                if entry.status == ManifestEntryStatus.ADDED:
+                    yield entry.data_file.file_path
 
 
 def _parsed(metadata: Metadata) -> TableMetadata:
