@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import rounds
 from calling import Answer, answer
@@ -23,8 +24,10 @@ from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.flow.drive import retry
 from headwater.flow.drive.pending import expect_due
 from headwater.lake import Lake
+from headwater.storage.io.local_path import local_path
 from headwater.storage.tables.commit import Committer
 from headwater.storage.tables.expire_snapshots import took_files
+from headwater.upkeep.quarantine import count_waiting_for, is_any_waiting
 
 BAD = "audio/acme/2026-03-01/cut.wav"
 WHY = "the customer lost the original"
@@ -232,3 +235,62 @@ def test_a_kill_after_rows_were_set_aside_leaves_somebody_who_knows(tmp_path: Pa
     assert killed.returncode == -signal.SIGKILL
     with lakes.open(directory) as lake:
         assert lake.quarantine()["rows"] and lake._components.ledger.fact(RETRY_DUE)
+
+
+def hide_files(lake: Lake, *but: str) -> None:
+    """The data files of quarantine but those with one of these words in a row's event id."""
+    table = lake._components.catalog.load_table(QUARANTINE.name)
+    for task in table.scan().plan_files():
+        path = Path(local_path(task.file.file_path))
+        if not set(pq.read_table(path)["event_id"].to_pylist()) & set(but):
+            path.rename(path.with_suffix(".hidden"))
+
+
+def test_what_waits_is_counted_once_for_a_state_of_quarantine_and_of_what_was_let_go(directory: Path) -> None:
+    with lakes.open(directory) as lake:
+        lake.dismiss("e3", because=WHY, by="Ada")
+        first = lake.status()
+        assert (first["quarantined"], first["dismissed"]) == (2, 1)
+        hide_files(lake)
+        assert lake.status() == first, "nothing of it is read again"
+        assert 'headwater_quarantined_by_reason{reason="BAD_EVENT"} 2' in lake.metrics()
+        with pytest.raises(NotFound):
+            lake.dismiss("0:1", because=WHY, by="Ada")
+
+
+def test_rows_are_found_by_their_ids_without_reading_those_of_others(directory: Path) -> None:
+    with lakes.open(directory) as lake:
+        hide_files(lake, "e3")
+        assert [row["event_id"] for row in lake.plan_dismissal("e3").rows] == ["e3"]
+        assert [row["event_id"] for row in lake.plan_dismissal("e3", BAD).rows] == ["e3"], "by either name, once"
+
+
+def test_whether_anything_waits_is_known_by_the_first_row_that_does(directory: Path) -> None:
+    with lakes.open(directory) as lake:
+        parts = lake._components
+
+        def waits(reason: str | None = None) -> bool:
+            return is_any_waiting(parts.reader, parts.ledger, reason)
+
+        assert waits() and waits("bad_event") and waits("TRUNCATED") and not waits("TIMEOUT")
+        lake.dismiss("e3", because=WHY, by="Ada")
+        assert waits() and waits("BAD_EVENT") and not waits("TRUNCATED")
+        lake.dismiss(reason="BAD_EVENT", because=WHY, by="Ada")
+        assert not waits() and lake.retry().tried == 0
+
+
+def test_objects_that_wait_for_a_model_are_counted_without_reading_those_of_others(directory: Path) -> None:
+    down = {"step": "transcribe", "fingerprint": "f00d", "reason": "MODEL_DOWN", "attempts": 1}
+    given = [
+        {**down, "event_id": "w0"},
+        {**down, "event_id": "w1", "attempts": 16},
+        {**down, "event_id": "w2", "reason": "SLOW", "attempts": 99},
+        {**down, "event_id": "w3", "reason": "TIMEOUT"},
+        {**down, "event_id": "w4", "fingerprint": "beef"},
+    ]
+    with lakes.open(directory) as lake:
+        parts = lake._components
+        append(parts.catalog.load_table(QUARANTINE.name), rows(QUARANTINE, given, 10), QUARANTINE.day)
+        hide_files(lake, "w0")
+        assert count_waiting_for(parts.reader, parts.ledger, "f00d") == 2
+        assert count_waiting_for(parts.reader, parts.ledger, "abba") == 0

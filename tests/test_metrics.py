@@ -173,3 +173,26 @@ def test_a_lake_that_does_not_answer_is_told_by_the_status() -> None:
 
     with serving(0, tell) as port:
         assert ask(port)[::2] == (503, "The catalog does not answer.\n")
+
+
+def told_of_models(ledger: Ledger) -> Samples:
+    return parse("\n".join([line for family in metrics._models(ledger) for line in family.lines()] + ["# EOF", ""]))
+
+
+def test_a_run_that_is_over_is_read_from_the_journal_once(ledger: Ledger) -> None:
+    calls = ("headwater_model_calls_total", 'step="transcribe",model="m 1"')
+
+    def effort(calls: int) -> dict[str, Any]:
+        return {"models": {"transcribe/f00d": {"model": "m 1", "calls": calls}}}
+
+    over, killed, running = (ledger.start_run("run", NOW) for _ in range(3))
+    ledger.finish_run(over, "done", NOW, effort(100))
+    ledger.note_run(killed, effort(10))
+    ledger.note_run(running, effort(1))
+    assert told_of_models(ledger)[calls] == 111
+    ledger.note_run(running, effort(2))
+    ledger.note_run(over, effort(999))  # nobody does that: if it were read again it would show
+    assert told_of_models(ledger)[calls] == 112
+    ledger.finish_run(running, "done", NOW, effort(3))
+    ledger.finish_run(ledger.start_run("run", NOW), "done", NOW, effort(1_000))
+    assert [told_of_models(ledger)[calls] for _ in range(2)] == [1_113, 1_113]

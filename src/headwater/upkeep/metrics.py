@@ -9,14 +9,16 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from headwater.errors import HeadwaterError, Unavailable
 from headwater.flow.drive.pending import Pending
 from headwater.storage.ledger.ledger import Ledger, Run
+from headwater.storage.ledger.read_journal import runs_after
 from headwater.upkeep.exclusion import ALL_LEASES, RUN_LEASE, lease_of
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -27,7 +29,15 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 _FRESH_SECONDS: Final = 5.0
 _OUTCOMES: Final = ("done", "failed", "running", "died")
 _JOURNAL_LINES: Final = 100
-_ALL_RUNS: Final = 1_000_000_000
+# What is told of a model: the journal's name for it, ours, and the help line.
+_TOLD: Final = (
+    ("calls", "calls", "Answers that models were asked for."),
+    ("remembered", "remembered", "Answers that the memo spared."),
+    ("faults", "faults", "Calls that came to nothing."),
+    ("model_seconds", "busy_seconds", "Seconds that they took."),
+    ("tokens", "tokens", "Tokens that were billed."),
+    ("cost", "cost", "Money, in the currency of the prices."),
+)
 
 Labels = Mapping[str, str]
 
@@ -113,22 +123,46 @@ def _runs(ledger: Ledger, now: datetime) -> Iterator[Family]:
 
 def _models(ledger: Ledger) -> Iterator[Family]:
     """Over every run in the journal, so that a counter never goes back."""
-    told = (
-        ("calls", "calls", "Answers that models were asked for."),
-        ("remembered", "remembered", "Answers that the memo spared."),
-        ("faults", "faults", "Calls that came to nothing."),
-        ("model_seconds", "busy_seconds", "Seconds that they took."),
-        ("tokens", "tokens", "Tokens that were billed."),
-        ("cost", "cost", "Money, in the currency of the prices."),
-    )
-    sums: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for run in ledger.runs(_ALL_RUNS):
-        for tag, model in (run.detail.get("models") or {}).items():
-            for column, _, _ in told:
-                sums[tag.partition("/")[0], str(model.get("model"))][column] += model.get(column) or 0
-    for column, name, purpose in told:
+    sums = _sums.setdefault(ledger, _Sums()).read(ledger)
+    for column, name, purpose in _TOLD:
         samples = [({"step": step, "model": model}, float(counts[column])) for (step, model), counts in sums.items()]
         yield Family(f"headwater_model_{name}", "counter", purpose, samples)
+
+
+Effort = defaultdict[tuple[str, str], "Counter[str]"]  # by step and model
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What models did in runs that are over, up to a line of the journal: no line that is over is read twice."""
+
+    until: int = 0
+    open: set[int] = field(default_factory=set)  # before that line, and not over; of who was killed it stays so
+    ended: Effort = field(default_factory=lambda: defaultdict(Counter))
+
+    def read(self, ledger: Ledger) -> Effort:
+        """With what has come since, and what is under way."""
+        runs = runs_after(ledger, self.until, self.open)
+        under_way: Effort = defaultdict(Counter)
+        for run in runs:
+            _add(under_way if run.outcome is None else self.ended, run)
+        self.open = {run.id for run in runs if run.outcome is None}
+        self.until = max((run.id for run in runs), default=self.until)
+        both: Effort = defaultdict(Counter)
+        for efforts in (self.ended, under_way):
+            for key, counts in efforts.items():
+                both[key].update(counts)
+        return both
+
+
+def _add(efforts: Effort, run: Run) -> None:
+    for tag, model in (run.detail.get("models") or {}).items():
+        counts = efforts[tag.partition("/")[0], str(model.get("model"))]
+        for column, _, _ in _TOLD:
+            counts[column] += model.get(column) or 0
+
+
+_sums: "WeakKeyDictionary[Ledger, _Sums]" = WeakKeyDictionary()
 
 
 def _one(value: float) -> list[tuple[Labels, float]]:

@@ -23,7 +23,7 @@ def command(session: Session, reason: str | None, model: str | None) -> None:
 
     with session.open() as lake:
         step = _step_of(lake, model) if model else None
-        if lake.quarantine(reason)["rows"]:
+        if lake.status()["quarantined"]:
             session.note("Starting Spark …")
         with Bars({}) as bars:
             retried = lake.retry(reason, model=model, report=bars.advance)

@@ -65,6 +65,12 @@ def has_dismissals(ledger: Ledger) -> bool:
     return bool(ledger._database.query("select 1 from dismissed limit 1"))
 
 
+def dismissals_state(ledger: Ledger) -> tuple[int, str]:
+    """How many there are, and when the latest was made: another one wherever something was let go or taken back."""
+    ((count, latest),) = ledger._database.query("select count(*), coalesce(max(dismissed_at), '') from dismissed")
+    return int(count), str(latest)
+
+
 def find_dismissals(ledger: Ledger, keys: Iterable[QuarantineKey]) -> dict[QuarantineKey, Dismissal]:
     """Those of these keys that were let go."""
     found: dict[QuarantineKey, Dismissal] = {}

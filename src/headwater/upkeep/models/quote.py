@@ -6,12 +6,11 @@ billed before, or from the length of texts; a budget does not rely on that: its 
 Time is told by the pace of a model that has done the step before, and says whose pace that was.
 """
 
-import hashlib
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel, ModelBook
@@ -21,8 +20,9 @@ from headwater.flow.models.documents import SCANS_MAX
 from headwater.flow.models.port import ModelCard
 from headwater.settings import Settings
 from headwater.storage.memo.memo import Memo
-from headwater.storage.query.reader import run_sql
+from headwater.storage.query.reader import open_answer, run_sql
 from headwater.storage.tables.catalog import Tables
+from headwater.storage.tables.expired_scan import plan_again
 from headwater.storage.tables.read_progress import peek_progress
 from headwater.storage.tables.row_filter import literal
 
@@ -63,7 +63,8 @@ class Quote:
     bill: Sequence[float] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name not in {"places", "bill"}}
+        told = replace(self, places=(), bill=())  # else each would be copied
+        return {name: value for name, value in asdict(told).items() if name not in {"places", "bill"}}
 
     def affordable(self, position: int, money: float) -> int | None:
         """The first event that cannot be paid any more; None where not even the next one can."""
@@ -95,37 +96,49 @@ class Quoting:
         begin, end = progress.seq_of(known.position_in(EVENTS.name)), reached.seq_of(EVENTS.name)
         if end <= begin:
             return _nothing(known, card)
-        objects = self._rows(_OBJECTS.format(begin=begin, end=end, modalities=_list(modalities)))
-        done = {row["object_id"] for row in self._rows(_DONE.format(table=table.short_name, print=known.fingerprint))}
-        left = [row for row in objects if row["object_id"] not in done]
-        shelf = self.memo.shelf(known.step, known.fingerprint)
-        held = set() if card.instant else shelf.known({row["checksum"] for row in left})
-        asked = [row for row in left if row["checksum"] not in held]
-        tokens, frames = self._tokens_each(known.step, table), self.settings.whole("limits.frames")
-        costs = [0.0 if row["checksum"] in held else _cost(card, row, tokens, frames) for row in left]
-        bill = costs if card.price_unit != "1k_tokens" else [0.0] * len(costs)
-        seconds, whose = self._pace(known, table, asked)
-        reads: dict[str, int] = {}
-        for row in asked:
-            reads[row["tier"]] = reads.get(row["tier"], 0) + 1
+        query = _OBJECTS.format(
+            begin=begin, end=end, modalities=_list(modalities), table=table.short_name, print=known.fingerprint
+        )
+        left = plan_again(lambda: self._counted(known, card, query, self._tokens_each(known.step, table)))
+        seconds, whose = self._pace(known, table, left)
         return Quote(
             step=known.step,
             model=card.label,
             fingerprint=card.fingerprint,
-            objects=len(left),
-            bytes=sum(row["size"] for row in asked),
-            reads=reads,
-            remembered=len(left) - len(asked),
-            calls=len({row["checksum"] for row in asked}),
+            objects=left.objects,
+            bytes=left.bytes,
+            reads=left.reads,
+            remembered=left.objects - left.asked,
+            calls=left.calls,
             model_seconds=seconds,
             pace_of=whose,
-            cost=sum(costs),
-            rows=len(left),
-            vectors=len(left) if table is EMBEDDINGS else round(len(left) * self._vectors_each(known.step)),
+            cost=left.cost,
+            rows=left.objects,
+            vectors=left.objects if table is EMBEDDINGS else round(left.objects * self._vectors_each(known.step)),
             seconds=seconds / self.workers if seconds is not None else None,
-            places=[row["seq"] for row in left],
-            bill=list(accumulate(bill)),
+            places=left.places,
+            bill=left.bill,
         )
+
+    def _counted(self, known: KnownModel, card: ModelCard, query: str, tokens_each: float) -> "_Left":
+        """The objects that are left, as they come from the query. Of each no more is kept than what it adds to sums
+        and, where a budget may be held to it, its place and the bill so far."""
+        left, shelf = _Left(), self.memo.shelf(known.step, known.fingerprint)
+        frames = self.settings.whole("limits.frames")
+        billed = card.price > 0 and card.price_unit != "1k_tokens"
+        with open_answer(self.reader, query) as answer:
+            for rows in answer.rows:
+                held = set() if card.instant else shelf.known({row["checksum"] for row in rows})
+                for row in rows:
+                    cost = 0.0
+                    if row["checksum"] not in held:
+                        cost = _cost(card, row, tokens_each, frames)
+                        left.ask(row, cost)
+                    left.objects += 1
+                    if billed:
+                        left.places.append(row["seq"])
+                        left.bill.append(left.cost)
+        return left
 
     def _embedder(self, known: KnownModel, card: ModelCard) -> Quote:
         progress = peek_progress(self.settings, EMBEDDINGS)
@@ -165,13 +178,19 @@ class Quoting:
         """How much of what the active embedder was given has its answer in the memo."""
         if active is None or not any(size.fingerprint == known.fingerprint for size in self.memo.sizes()):
             return 0.0
-        rows = self._rows(f"SELECT DISTINCT text FROM all_models.embeddings WHERE fingerprint = '{active.fingerprint}'")
-        keys = {hashlib.sha256(row["text"].encode()).hexdigest() for row in rows}
-        return len(self.memo.shelf(known.step, known.fingerprint).known(keys)) / max(1, len(keys))
+        shelf = self.memo.shelf(known.step, known.fingerprint)
 
-    def _pace(
-        self, known: KnownModel, table: Table, asked: Collection[dict[str, Any]]
-    ) -> tuple[float | None, str | None]:
+        def share() -> float:
+            texts = remembered = 0
+            with open_answer(self.reader, _TEXT_KEYS.format(print=active.fingerprint)) as answer:
+                for rows in answer.rows:
+                    texts += len(rows)
+                    remembered += len(shelf.known({row["key"] for row in rows}))
+            return remembered / max(1, texts)
+
+        return plan_again(share)
+
+    def _pace(self, known: KnownModel, table: Table, left: "_Left") -> tuple[float | None, str | None]:
         """By the model's own pace if it has done some, else by the active one's."""
         for model in (known, self.book.active(known.step)):
             if model is None:
@@ -180,8 +199,8 @@ class Quoting:
             if row["objects"]:
                 if row["media_seconds"] and known.step == "transcribe":
                     rate = row["model_seconds"] / row["media_seconds"]
-                    return rate * sum(each["media_seconds"] for each in asked), model.label
-                return row["model_seconds"] / row["objects"] * len(asked), model.label
+                    return rate * left.media_seconds, model.label
+                return row["model_seconds"] / row["objects"] * left.asked, model.label
         return None, None
 
     def _tokens_each(self, step: str, table: Table) -> float:
@@ -198,6 +217,29 @@ class Quoting:
     def _rows(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = run_sql(self.reader, query)["rows"]
         return rows
+
+
+@dataclass(slots=True)
+class _Left:
+    """Sums over the objects that a model has yet to do; `asked` are those that the memo does not know."""
+
+    objects: int = 0
+    asked: int = 0
+    calls: int = 0
+    bytes: int = 0
+    cost: float = 0.0
+    media_seconds: float = 0.0
+    reads: dict[str, int] = field(default_factory=dict)
+    places: "array[int]" = field(default_factory=lambda: array("q"))
+    bill: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def ask(self, row: dict[str, Any], cost: float) -> None:
+        self.asked += 1
+        self.calls += row["is_first"]  # equal contents are asked for once
+        self.bytes += row["size"]
+        self.cost += cost
+        self.media_seconds += row["media_seconds"]
+        self.reads[row["tier"]] = self.reads.get(row["tier"], 0) + 1
 
 
 def _nothing(known: KnownModel, card: ModelCard) -> Quote:
@@ -229,12 +271,16 @@ def _list(texts: Collection[str]) -> str:
 
 _OBJECTS: Final = """
     SELECT e.seq, e.object_id, e.modality, e.pointer.size AS size, e.pointer.checksum AS checksum,
-        coalesce(m.tier, 'standard') AS tier, coalesce(m.duration_ms, 0) / 1000.0 AS media_seconds, m.pages
+        coalesce(m.tier, 'standard') AS tier, coalesce(m.duration_ms, 0) / 1000.0 AS media_seconds, m.pages,
+        row_number() OVER (PARTITION BY e.pointer.checksum ORDER BY e.seq) = 1 AS is_first
     FROM bronze.events e LEFT JOIN all_models.metadata m ON m.object_id = e.object_id
     WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities})
         AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.event_id = e.event_id AND q.step = 'probe')
+        AND NOT EXISTS (
+            SELECT 1 FROM all_models.{table} t WHERE t.object_id = e.object_id AND t.fingerprint = '{print}')
     ORDER BY e.seq"""
-_DONE: Final = "SELECT object_id FROM all_models.{table} WHERE fingerprint = '{print}'"
+# As `embed.worker` knows a text in the memo.
+_TEXT_KEYS: Final = "SELECT DISTINCT sha256(text) AS key FROM all_models.embeddings WHERE fingerprint = '{print}'"
 _PACE: Final = """
     SELECT count(*) AS objects, coalesce(sum(t.model_seconds), 0) AS model_seconds,
         coalesce(sum(m.duration_ms), 0) / 1000.0 AS media_seconds
