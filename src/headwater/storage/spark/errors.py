@@ -123,7 +123,7 @@ def _expired(file: str) -> SnapshotExpired:
     """Which of the two it is, the next run finds out: it plans on the table as it is then."""
     return SnapshotExpired(
         f"{file} is gone: most likely its table was rewritten, and its old files expired while Spark read them. "
-        f"{_SAFE} If the same file is told again it is missing, not expired: bring it back from a copy."
+        f"{_SAFE} If the same file is told again it is missing, not expired: bring it back from a copy.",
         file,
     )
 
