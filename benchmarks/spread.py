@@ -132,12 +132,13 @@ def bronze_arm(directory: Path, count: int) -> None:
     """The intake of a stream: its batches, one after the other, as a run brings them in."""
     import threading
 
-    from headwater import begin
     from headwater import lake as lakes
     from headwater.domain.tables import EVENTS
     from headwater.flow import bronze
     from headwater.flow.drive.intake import open_intake
     from headwater.flow.land import text_event
+    from headwater.flow.log.continuity import Continuity
+    from headwater.upkeep import work
 
     with lakes.init(directory / "lake") as lake:
         parts = lake._components
@@ -146,13 +147,14 @@ def bronze_arm(directory: Path, count: int) -> None:
         for first in range(0, count, 10_000):
             numbers = range(first, min(count, first + 10_000))
             parts.log.publish([text_event(f"line {n}: {said}", f"c{n % 50}", f"m{n}", at) for n in numbers])
-        writer = begin.new_writer(parts, None)
+        writer = work.new_writer(parts, None)
 
         def bring(lines: Any) -> None:
-            bronze.take(writer, lines, log=parts.log, ledger=parts.ledger, clock=parts.clock)
+            bronze.take(writer, lines, None, log=parts.log, ledger=parts.ledger, clock=parts.clock)
 
         peak, begun, mark = Peak(), time.monotonic(), results_so_far(directory)
-        open_intake(writer, parts.log, {}, bring, threading.Event()).drain()
+        continuity = Continuity(writer, parts.log, parts.ledger, parts.clock, lambda _: None)
+        open_intake(writer, parts.log, {}, bring, threading.Event(), continuity).drain()
         told = {"wall_s": round(time.monotonic() - begun, 1), **peak.stop(), "sent_bytes": 0}
         told["result_bytes"] = results_so_far(directory) - mark
         read = lake.table(EVENTS.name).to_arrow()
@@ -163,7 +165,6 @@ def bronze_arm(directory: Path, count: int) -> None:
 
 
 def arm(directory: Path, count: int, *, index: bool) -> None:
-    from headwater import begin
     from headwater import lake as lakes
     from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES
     from headwater.flow import parts as dealing
@@ -174,6 +175,7 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater.flow.index import index_next
     from headwater.flow.rows import Cut
     from headwater.storage.ledger.model_book import read_book
+    from headwater.upkeep import work
 
     sent = [0]
     pack = dealing._pack
@@ -186,7 +188,7 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
     dealing._pack = counted
     with lakes.init(directory / "lake") as lake:
         components = lake._components
-        writer = begin.new_writer(components, None)
+        writer = work.new_writer(components, None)
         settle_models(lake.settings, components.ledger, components.clock)
         fill(writer, count)
         book, workers = read_book(components.ledger), writer.spark.sparkContext.defaultParallelism
@@ -195,8 +197,8 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
             peak, begun, sent[0] = Peak(), time.monotonic(), 0
             mark = results_so_far(directory)
             if stage == "derive":
-                work = plan_work(lake.settings, book, now=components.clock(), share=workers)
-                derived = derive_next(writer, work, Cut(count, 1 << 50), workers)
+                planned = plan_work(lake.settings, book, now=components.clock(), share=workers)
+                derived = derive_next(writer, planned, Cut(count, 1 << 50), workers, lambda passing, slow: None)
                 assert derived is not None and derived.events == count
             elif stage == "index":
                 while index_next(writer, components.ledger, components.index, batch_rows=20_000):

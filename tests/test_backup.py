@@ -169,7 +169,7 @@ def report(text):
         os.kill(os.getpid(), signal.SIGKILL)
 
 parts = Components(load(Path(sys.argv[1])))
-restore(parts, Path(sys.argv[2]), force=sys.argv[4] == "force", clock=parts.clock, report=report)
+restore(parts, Path(sys.argv[2]), force=sys.argv[4] == "force", report=report)
 """
 
 

@@ -15,6 +15,7 @@ from headwater.clock import utc_now
 from headwater.errors import Conflict
 from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.upkeep.exclusion import LEASES, alone
+from headwater.upkeep.models.retire import RetirePlan
 
 # In a process of its own, until its input ends.
 _HOLDER = """
@@ -27,6 +28,7 @@ with alone(open_ledger(sys.argv[1]), sys.argv[2], utc_now):
     print("at work", flush=True)
     sys.stdin.read()
 """
+OTHER = RetirePlan("transcribe", "other", "f" * 16, "beside", {}, 0)
 EXCLUSIVE = {"restore", "upgrade", "migrate"}
 ONE_OF_FOUR = {"run", "replay", "retry", "retire"}
 
@@ -102,7 +104,7 @@ def test_every_task_is_refused_while_a_restore_is_at_work(
             _check_refused(answer(capsys, *command, "--lake", lake), "restore")
         with lakes.open(lake) as opened:
             calls: list[Callable[[], object]] = [
-                lambda: opened.models.retire("transcribe", "other"),
+                lambda: opened.models.retire("transcribe", "other", plan=OTHER),
                 lambda: opened.models.replay("transcribe", "cheap_models:CheapSpeech"),
             ]
             for call in calls:

@@ -21,11 +21,10 @@ from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict
 from headwater.lake import Lake
 from headwater.settings import load
-from headwater.storage.ledger.model_book import read_book
 from headwater.storage.tables import writer as table_writer
-from headwater.storage.tables.commit import Committer
 from headwater.storage.tables.writer import TableWriter
-from headwater.upkeep.maintenance.maintain import apply_maintenance, plan_maintenance
+from headwater.upkeep.maintenance.maintain import Maintain, summarise
+from headwater.upkeep.task import apply
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -166,7 +165,7 @@ def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path
 def test_a_second_run_is_refused_by_a_sentence_that_names_the_first(lake: Lake) -> None:
     code = (
         "import sys, time, headwater.lake as lakes, threading\n"
-        "from headwater.begin import alone\n"
+        "from headwater.upkeep.work import alone\n"
         "with alone(lakes.open(sys.argv[1])._components, 'run', threading.Event()):\n"
         "    print('held', flush=True); time.sleep(60)"
     )
@@ -189,12 +188,11 @@ def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: La
     files = {table["name"]: table["files"] for table in lake.status()["tables"]}
     parts = lake._components
     later = datetime.now(UTC) + timedelta(days=30)
-    plan = plan_maintenance(parts.catalog, lake.settings, read_book(parts.ledger), now=later)
-    writer = TableWriter(lake.spark, lake.settings)
-    committer = Committer(lake.settings, lambda: int(later.timestamp() * 1000))
-    done = apply_maintenance(plan, lake.settings, committer, lambda: writer, lambda _: None)
+    task = Maintain(parts, now=later)
+    plan = task.plan()
+    done = summarise(apply(task, parts, plan))
 
-    assert {care.table for care in plan.tables if not care.idle} == {result.table for result in done}
+    assert {care.table for care in plan.tables if not care.idle} == {result.table for result in done} - {"memo"}
     assert files["bronze.events"] >= 6
     assert {table["name"]: table["files"] for table in lake.status()["tables"]}["bronze.events"] == 1
     assert {table["name"]: table["snapshots"] for table in lake.status()["tables"]}["bronze.events"] == 1

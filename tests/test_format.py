@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import rounds
@@ -11,16 +10,18 @@ from lakes import small_lake
 
 from headwater import lake as lakes
 from headwater.cli.main import main
+from headwater.components import Components
 from headwater.domain.progress import SNAPSHOT
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
+from headwater.settings import load
 from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.read_progress import peek_progress
 from headwater.storage.tables.schema_evolution import _stamp
-from headwater.upkeep.format import FORMAT, Upgrade, apply_upgrade, check_format, plan_upgrade, set_format
-
-NO_CATALOG = cast(Any, None)  # these upgrades touch none
+from headwater.upkeep.format import FORMAT, check_format, set_format
+from headwater.upkeep.task import apply
+from headwater.upkeep.upgrade import Upgrade, UpgradeLake, plan_upgrade
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def test_an_older_lake_must_be_upgraded_before_it_opens(ledger: Ledger) -> None:
         check_format(ledger, wanted=FORMAT + 1)
 
 
-def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(ledger: Ledger) -> None:
+def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(tmp_path: Path) -> None:
+    parts = Components(load(small_lake(tmp_path / "lake")))
     done: list[str] = []
     broken = [True]
 
@@ -64,17 +66,18 @@ def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(ledg
         FORMAT: Upgrade("the first step", lambda *_: done.append("first")),
         FORMAT + 1: Upgrade("the second step", second),
     }
-    plan = plan_upgrade(ledger, upgrades, FORMAT + 2)
-    assert [upgrade.purpose for _, upgrade in plan.steps] == ["the first step", "the second step"]
+    task = UpgradeLake(parts, upgrades, FORMAT + 2)
+    assert [step.purpose for step in task.plan().steps] == ["the first step", "the second step"]
     with pytest.raises(RuntimeError, match="killed"):
-        apply_upgrade(plan, NO_CATALOG, NO_CATALOG, ledger, lambda _: None)
+        apply(task, parts)
 
     broken.clear()
     said: list[str] = []
-    apply_upgrade(plan_upgrade(ledger, upgrades, FORMAT + 2), NO_CATALOG, NO_CATALOG, ledger, said.append)
+    applied = apply(task, parts, report=said.append)
     assert done == ["first", "second"]
-    assert said == [f"format {FORMAT + 1} → {FORMAT + 2}: the second step"]
-    check_format(ledger, wanted=FORMAT + 2)
+    assert [step.to_dict()["purpose"] for step, _ in applied.resumed] == ["the second step"]
+    assert said == ["Going on where it was stopped: 1 of 2 steps are done."]
+    check_format(parts.ledger, wanted=FORMAT + 2)
 
 
 def test_a_gap_in_the_known_upgrades_is_refused_before_anything_is_done(ledger: Ledger) -> None:

@@ -12,7 +12,6 @@ import rounds
 from waiting import PATIENCE_SECONDS, wait_until
 
 from headwater import lake as lakes
-from headwater.begin import new_run, recorded
 from headwater.cli.main import main
 from headwater.clock import parse_time
 from headwater.flow.log.continuity import resume
@@ -20,6 +19,7 @@ from headwater.flow.log.identity import IDENTITY
 from headwater.lake import Lake
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.tables.writer import TableWriter
+from headwater.upkeep.work import new_run, recorded
 
 AT = parse_time("2026-03-01")
 

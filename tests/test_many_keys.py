@@ -54,7 +54,7 @@ def little_memory(most_mb: int = 16) -> Iterator[None]:
 def test_a_rescan_finds_its_orphan_among_many_in_little_memory(large: Lake) -> None:
     parts = large._components
     with little_memory():
-        plan = plan_rescan(parts.raw_store, parts.reader, now=LATER)
+        plan = plan_rescan(parts.raw_store, parts.reader, parts.log, now=LATER)
     assert [found.path for found in plan.orphans] == [ORPHAN]
 
 

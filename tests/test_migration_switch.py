@@ -113,7 +113,7 @@ def test_what_is_put_while_tables_are_compared_arrives_too(tmp_path: Path) -> No
         if told == f"{EVENTS.name} verified":
             source.raw_store.put_bytes(late, b"late", "audio/wav")
 
-    move(source, Components(settings_of(lake, document, {})), document, source.clock, put_late)
+    move(source, Components(settings_of(lake, document, {})), document, put_late)
     with lakes.open(lake) as moved:
         assert b"".join(moved._components.raw_store.chunks(late)) == b"late"
 

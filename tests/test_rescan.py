@@ -12,7 +12,7 @@ from headwater.domain.modality import Modality
 from headwater.errors import NotFound
 from headwater.lake import Lake
 from headwater.storage.ledger.losses import LOST, close_losses, count_lost
-from headwater.upkeep.rescan import apply_rescan, event_of, plan_rescan
+from headwater.upkeep.rescan import event_of, plan_rescan
 
 LATER = datetime.now(UTC) + timedelta(hours=1)
 
@@ -27,10 +27,10 @@ def test_only_objects_that_no_event_names_are_announced_and_a_second_time_none(l
     key = "documents/o%27neil/2026-03-02/a%20b.pdf"
     parts.raw_store.put_bytes(key, b"%PDF", "application/pdf")
     parts.raw_store.put_bytes("notes/readme.txt", b"not ours", "text/plain")
-    plan = plan_rescan(parts.raw_store, parts.reader, now=LATER)
+    plan = plan_rescan(parts.raw_store, parts.reader, parts.log, now=LATER)
     assert ([found.path for found in plan.orphans], plan.foreign) == ([key], ("notes/readme.txt",))
     before = parts.log.end()[0]
-    assert apply_rescan(plan, parts.raw_store, parts.log, parts.ledger, now=LATER, report=lambda _: None) == 1
+    assert lake.rescan(plan) == 1
     (line,) = parts.log.read(0, before, 10)
     assert f'"event_id": "{key}"' in line.value
 

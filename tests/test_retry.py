@@ -12,7 +12,6 @@ from test_replay import MODELS, fill
 
 from headwater import faults
 from headwater import lake as lakes
-from headwater.begin import new_run, recorded
 from headwater.domain.model_book import State
 from headwater.domain.tables import EVENTS, METADATA
 from headwater.errors import Conflict
@@ -22,6 +21,7 @@ from headwater.flow.embed.stage import embed_again
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.upkeep.work import new_run, recorded
 
 
 @pytest.fixture

@@ -29,10 +29,14 @@ PATIENCE_SECONDS = 120
 
 # Does what is noisiest in Spark: a window without partition, a query that fails, an interrupt while one runs.
 SCRIPT = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from headwater.settings import resolve
 from headwater.storage.spark.session import start_spark, stop_spark
+def tell():
+    while not spark.sparkContext.statusTracker().getActiveJobsIds():
+        time.sleep(0.05)
+    (lake / "ready").touch()
 lake = Path(sys.argv[1])
 spark = start_spark(resolve(lake, {}, {}, {}))
 spark.sql("create namespace lake.n")
@@ -44,7 +48,7 @@ for mistake in ("select nothing from lake.n.t", "select raise_error('x')"):
         spark.sql(mistake).collect()
     except Exception:
         pass
-(lake / "ready").touch()
+threading.Thread(target=tell).start()
 try:
     spark.range(1 << 40).selectExpr("sum(id % 7)").collect()
 except KeyboardInterrupt:
@@ -67,7 +71,6 @@ def started(lake: Path, temporary: Path) -> "subprocess.Popen[str]":
         start_new_session=True,
     )
     until(lambda: (lake / "ready").exists() or process.poll() is not None)
-    time.sleep(0.5)
     return process
 
 
@@ -168,7 +171,7 @@ def test_an_interrupt_ends_one_call_and_no_other_connection(spark: SparkSession,
     context = spark.sparkContext
     answers: list[int] = []
     done = threading.Event()
-    ran = tmp_path / "ran"
+    ran, interrupted = tmp_path / "ran", tmp_path / "interrupted"
     ran.mkdir()
 
     def idle() -> None:
@@ -177,19 +180,25 @@ def test_an_interrupt_ends_one_call_and_no_other_connection(spark: SparkSession,
 
     def slow(n: int) -> int:
         (ran / f"{time.time_ns()}").touch()
-        time.sleep(3)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not interrupted.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         return n
 
     def job() -> None:
         answers.extend(context.parallelize([1], 1).map(slow).collect())
 
-    threads = [threading.Thread(target=target) for target in (idle, job)]
+    def interrupt() -> None:
+        until(lambda: any(ran.iterdir()))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threads = [threading.Thread(target=target) for target in (idle, job, interrupt)]
     for thread in threads:
         thread.start()
-    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         context._jvm.java.lang.Thread.sleep(PATIENCE_SECONDS * 1000)
     assert [context._jvm.java.lang.Math.abs(-n) for n in range(1000)] == list(range(1000))
+    interrupted.touch()
     done.set()
     for thread in threads:
         thread.join(PATIENCE_SECONDS)

@@ -1,11 +1,12 @@
 """Processes that fall asleep at a named point of their work, as a machine does that is paused or short of memory."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from headwater.lake import Lake
@@ -52,6 +53,16 @@ def wait_until_frozen(process: "subprocess.Popen[str]") -> None:
         assert process.poll() is None, f"it ended before it froze: {process.communicate()[1]}"
         assert time.monotonic() < deadline, "it did not get there"
         time.sleep(0.05)
+
+
+def wake(process: "subprocess.Popen[str]") -> str:
+    """Until it has ended; what it said. A point in a worker is passed by each worker, and sends it to sleep again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        process.send_signal(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=1)[1]
+    raise AssertionError("it did not end")
 
 
 def let_the_lease_run_out(lake: Lake, name: str = "run") -> None:

@@ -7,13 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater import begin, settings
+from headwater import settings
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.quarantine import Retried
 from headwater.errors import Conflict, NotFound, Unavailable
 from headwater.settings import Settings, Value
 from headwater.table_reader import TableReader
+from headwater.upkeep import work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.flow.land import Landed
     from headwater.flow.search import SearchAnswer
     from headwater.models import Models
+    from headwater.upkeep.backup.backup import BackupPlan
     from headwater.upkeep.maintenance.maintain import MaintenancePlan, TableDone
     from headwater.upkeep.quarantine import DismissalPlan
     from headwater.upkeep.rescan import RescanPlan
@@ -166,34 +168,25 @@ class Lake:
         `listen` hears each line of logs/headwater.jsonl as it is written.
         """
         stop = stop or threading.Event()
-        with begin.alone(self._components, "run", stop) as held:
+        with work.alone(self._components, "run", stop) as held:
             if once and not self.pending():
                 return Ran(False, {})
-            with begin.recorded(self._components, "run", listen) as entry:
-                run = begin.new_run(self._components, held, entry, report, stop)
+            with work.recorded(self._components, "run", listen) as entry:
+                run = work.new_run(self._components, held, entry, report, stop)
                 done = run.once() if once else run.until_stopped()
                 return Ran(True, done, entry.models)
 
     def plan_maintenance(self) -> "MaintenancePlan":
         """What `maintain` would do; starts no JVM."""
-        from headwater.storage.ledger.model_book import read_book
-        from headwater.upkeep.maintenance.maintain import plan_maintenance
+        from headwater.upkeep.maintenance.maintain import Maintain
 
-        parts = self._components
-        return plan_maintenance(parts.reader, self.settings, read_book(parts.ledger), now=parts.clock())
+        return Maintain(self._components).plan()
 
-    def maintain(self, report: "Callable[[TableDone], None] | None" = None) -> "list[TableDone]":
-        """Compact and expire; safe beside a run."""
-        from headwater.storage.tables.commit import Committer
-        from headwater.upkeep.maintenance.maintain import apply_maintenance, end_uploads, pack_memo
+    def maintain(self, report: Callable[[str], None] | None = None) -> "list[TableDone]":
+        """Compact small files, expire old snapshots, organise the index; safe beside a run."""
+        from headwater.upkeep.maintenance.maintain import maintain
 
-        with begin.alone(self._components, "maintain"), begin.recorded(self._components, "maintain"):
-            plan, parts, told = self.plan_maintenance(), self._components, report or _silent
-            done = apply_maintenance(plan, self.settings, Committer(self.settings), parts.table_writer, told)
-            done += pack_memo(plan, self.settings, told)
-            done += end_uploads(plan, self.settings, told)
-            self._components.index.optimise()
-        return done
+        return maintain(self._components, report or _silent)
 
     def quarantine(self, reason: str | None = None) -> dict[str, Any]:
         """What is set aside, by reason; and apart from it what was dismissed. Starts no JVM."""
@@ -211,14 +204,9 @@ class Lake:
         self, *ids: str, reason: str | None = None, because: str = "", by: str = "", undo: bool = False
     ) -> "DismissalPlan":
         """Let go of rows that nobody is going to mend, saying why and who says so; or with `undo` take that back."""
-        from headwater.upkeep.quarantine import apply_dismissal
+        from headwater.upkeep.quarantine import dismiss_rows
 
-        parts = self._components
-        with begin.alone(parts, "dismiss") as held, begin.recorded(parts, "dismiss") as entry:
-            plan = self.plan_dismissal(*ids, reason=reason, undo=undo)
-            apply_dismissal(plan, held.ledger, now=parts.clock(), by=by, because=because)
-            entry.done["taken back" if undo else "dismissed"] = len(plan.rows)
-        return plan
+        return dismiss_rows(self._components, ids, reason, because=because, by=by, undo=undo)
 
     def retry(
         self,
@@ -228,14 +216,13 @@ class Lake:
         report: Callable[[str, int], None] | None = None,
     ) -> Retried:
         """Derive again what is quarantined, by another model if one is named; then carry what came of it on."""
-        from headwater.upkeep.quarantine import check_reason
+        from headwater.upkeep.quarantine import check_reason, is_any_waiting
 
-        reason = check_reason(reason) if reason else None
-        if not self.quarantine(reason)["rows"]:
+        reason, parts = check_reason(reason) if reason else None, self._components
+        if not is_any_waiting(parts.reader, parts.ledger, reason):
             return Retried(0, 0, 0)
-        parts = self._components
-        with begin.alone(parts, "retry") as held, begin.recorded(parts, "retry") as entry:
-            retried = begin.new_run(parts, held, entry, report).retry(reason, model)
+        with work.alone(parts, "retry") as held, work.recorded(parts, "retry") as entry:
+            retried = work.new_run(parts, held, entry, report).retry(reason, model)
         self.run(once=True, report=report)
         return retried
 
@@ -248,22 +235,27 @@ class Lake:
 
     def plan_rescan(self) -> "RescanPlan":
         """Raw objects that the tables do not know; starts no JVM."""
-        from headwater.upkeep.rescan import plan_rescan
+        from headwater.upkeep.rescan import Rescan
 
-        parts = self._components
-        return plan_rescan(parts.raw_store, parts.reader, now=parts.clock())
+        return Rescan(self._components).plan()
 
     def rescan(self, plan: "RescanPlan | None" = None) -> int:
         """Announce them again; returns how many."""
-        from headwater.upkeep.rescan import apply_rescan
+        from headwater.upkeep.rescan import rescan
 
-        parts = self._components
-        with begin.alone(parts, "rescan") as held, begin.recorded(parts, "rescan") as entry:
-            plan = plan or self.plan_rescan()
-            log, now = parts.log_to_write, parts.clock()
-            published = apply_rescan(plan, parts.raw_store, log, held.ledger, now=now, report=_silent)
-            entry.done["published"] = published
-        return published
+        return rescan(self._components, plan)
+
+    def plan_backup(self, file: str | Path) -> "BackupPlan":
+        """What `backup` would write; starts no JVM."""
+        from headwater.upkeep.backup.backup import Backup
+
+        return Backup(self._components, Path(file)).plan()
+
+    def backup(self, file: str | Path) -> dict[str, Any]:
+        """Catalog and ledger in one file; safe beside a run. Starts no JVM."""
+        from headwater.upkeep.backup.backup import back_up
+
+        return back_up(self._components, Path(file))
 
     def status(self) -> dict[str, Any]:
         from headwater.upkeep.health import status

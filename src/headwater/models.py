@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater import begin
 from headwater.components import Components
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.upkeep import work
 
 if TYPE_CHECKING:
     from headwater.flow.drive.replay import Allow
@@ -91,11 +91,11 @@ class Models:
         if before is not None and before.kept and not quote.objects:
             return Replayed(quote, True, 0, {}, time.monotonic() - begun)
         stop = stop or threading.Event()
-        with begin.alone(self._parts, "replay", stop) as held, begin.recorded(self._parts, "replay") as entry:
+        with work.alone(self._parts, "replay", stop) as held, work.recorded(self._parts, "replay") as entry:
             from headwater.flow.drive.register_models import settle_models
             from headwater.flow.drive.replay import replay
 
-            run = begin.new_run(self._parts, held, entry, report, stop)
+            run = work.new_run(self._parts, held, entry, report, stop)
             settle_models(run.settings, run.ledger, run.clock)
             book = change_book(run.ledger, lambda book: book.with_building(known))
             known = book.find(step, known.fingerprint)
@@ -121,7 +121,7 @@ class Models:
         self._require_followed(known)
         if not force:
             self._require_answered(known)
-        with begin.alone(self._parts, "activate") as held:
+        with work.alone(self._parts, "activate") as held:
             change_book(held.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
         return {
             "step": step,
@@ -133,9 +133,15 @@ class Models:
 
     def plan_retire(self, step: str, model: str) -> "RetirePlan":
         """What `retire` would take away; starts no JVM."""
-        from headwater.upkeep.models.retire import plan_retire
+        from headwater.errors import NotFound
+        from headwater.upkeep.models.retire import find_cut_short, plan_retire
 
-        return plan_retire(self._parts.reader, self.book().find(step, model))
+        try:
+            return plan_retire(self._parts.reader, self.book().find(step, model))
+        except NotFound:
+            if left := find_cut_short(self._parts.ledger, step, model):
+                return left
+            raise
 
     def retire(
         self,
@@ -146,14 +152,13 @@ class Models:
         plan: "RetirePlan | None" = None,
     ) -> "RetirePlan":
         """Take a model out. Conflict, and nothing changed, where it is active or no longer what `plan` has."""
-        from headwater.upkeep.models.retire import apply_retire, begin_retire, plan_retire
+        from headwater.upkeep.models.retire import Retire
+        from headwater.upkeep.task import apply
 
-        parts = self._parts
-        with begin.alone(parts, "retire") as held, begin.recorded(parts, "retire"):
-            plan = plan or plan_retire(parts.reader, parts.book().find(step, model))
-            begin_retire(held.ledger, plan)
-            writer = begin.new_writer(parts, held)
-            apply_retire(writer, held.ledger, parts.index, plan, report or (lambda _: None))
+        plan = plan or self.plan_retire(step, model)
+        apply(
+            Retire(self._parts, plan), self._parts, plan, stepped=lambda step, _: report(step.about) if report else None
+        )
         return plan
 
     def _candidate(self, step: str, model: str) -> KnownModel:
@@ -203,19 +208,12 @@ class Models:
 
         Those whose bytes nobody can have are missed with any model.
         """
-        from headwater.domain.quarantine import RETRY_ATTEMPTS_MAX, SLOW
         from headwater.errors import Conflict
-        from headwater.upkeep.quarantine import list_quarantine
+        from headwater.upkeep.quarantine import count_waiting_for
 
-        waiting = [
-            row
-            for row in list_quarantine(self._parts.reader, self._parts.ledger)["rows"]
-            if row["fingerprint"] == known.fingerprint
-            and ((row["reason"] == "MODEL_DOWN" and row["attempts"] < RETRY_ATTEMPTS_MAX) or row["reason"] == SLOW)
-        ]
-        if waiting:
+        if waiting := count_waiting_for(self._parts.reader, self._parts.ledger, known.fingerprint):
             raise Conflict(
-                f"{len(waiting):,} of the objects still wait for {known.label}, which did not answer. "
+                f"{waiting:,} of the objects still wait for {known.label}, which did not answer. "
                 "First: headwater retry, or headwater run; all the same: --force"
             )
 

@@ -174,8 +174,6 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 OPEN_SECTIONS: Final = ("spark.conf", "kafka.conf")
 # [model.NAME] gives a model options and a name of its own; the model says which options there are.
 MODEL_SECTION: Final = "model"
-
-
 MASK: Final = "********"
 # Up to the last @ before a path: a password may hold one itself.
 _BESIDE_USER: Final = re.compile(r"(//[^/?#:@]*:)[^/?#]*@")

@@ -24,7 +24,6 @@ from topics import (
 )
 from waiting import wait_until
 
-from headwater.begin import new_run, recorded
 from headwater.components import Components
 from headwater.domain.event import Event
 from headwater.domain.tables import EVENTS
@@ -41,7 +40,8 @@ from headwater.storage.log.kafka_log import KafkaLog
 from headwater.storage.spark.session import start_spark, stop_spark
 from headwater.storage.tables.catalog import create_tables
 from headwater.upkeep.format import set_format
-from headwater.upkeep.rescan import apply_rescan, plan_rescan
+from headwater.upkeep.rescan import plan_rescan
+from headwater.upkeep.work import new_run, recorded
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(hours=1)
@@ -212,10 +212,10 @@ def test_what_expired_unread_is_reported_and_a_rescan_brings_back_what_was_store
     assert lake.pending().bronze == 1
     assert lake.run().done["lost"] == 1
     assert lake.status()["log"] == {"lag": 0, "lost": 1}
-    plan = plan_rescan(parts.raw_store, parts.reader, now=LATER)
+    plan = plan_rescan(parts.raw_store, parts.reader, parts.log, now=LATER)
     assert [found.path for found in plan.orphans] == ["documents/acme/2026-03-01/a.pdf"]
     for _ in range(2):
-        apply_rescan(plan, parts.raw_store, parts.log, parts.ledger, now=LATER, report=lambda _: None)
+        lake.rescan(plan)
     lake.run()
     assert bronze_ids(lake) == ["documents/acme/2026-03-01/a.pdf", "kept"]
     assert lake.status()["log"] == {"lag": 0, "lost": 0}

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +24,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headwater import faults
 from headwater.clock import Clock
 from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
-from headwater.domain.modality import Modality
 from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
 from headwater.flow.log.continuity import LogPosition, LogReplaced, Loss, PositionMoved, find_lost, record_losses
 from headwater.flow.log.identity import is_same_log, note_marks
+from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.tables.writer import TableWriter
@@ -61,9 +61,6 @@ _DETAILS: Final = {
 }
 
 SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
-Position = tuple[int, int]  # partition and offset of a line of the log
-Claim = tuple[str, str, int, int]  # key, content and position
-Kind = Literal["event", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +71,6 @@ class Taken:
     quarantined: int
     losses: Sequence[Loss]
     position: LogPosition  # how far the log is read now
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is to become of a batch; a sound line in none of these sets is a new event of a new object."""
-
-    unsound: int
-    accepted: int
-    duplicates: frozenset[Position]
-    conflicts: frozenset[Position]
-    # New events about an object that is known already: kept as sent, derived from once.
-    echoes: frozenset[Position]
-    raw: Mapping[str, int]
 
 
 def take(
@@ -117,7 +101,7 @@ def take(
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return _bring(writer, since, rows, _judge(writer, seen, ledger), {**begun, **ends}, clock(), losses)
+        return _bring(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, clock(), losses)
 
 
 @contextmanager
@@ -223,81 +207,10 @@ def _ends(seen: pa.Table) -> dict[int, int]:
     return dict(zip(ends["log_partition"].to_pylist(), ends["log_end_max"].to_pylist(), strict=True))
 
 
-def _positions(seen: pa.Table) -> list[Position]:
-    return list(zip(seen["log_partition"].to_pylist(), seen["log_offset"].to_pylist(), strict=True))
-
-
 def _offsets(seen: pa.Table, partition: int) -> list[int]:
     """Those that are known: a damaged line has none."""
     offsets: list[int] = seen.filter(pc.equal(seen["log_partition"], partition))["log_offset"].drop_null().to_pylist()
     return offsets
-
-
-def _judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
-    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
-    sound = seen.filter(seen["sound"])
-    claims = list(_claims(sound, "event_id", sound["content_hash"]))
-    duplicates, conflicts = _claim(writer, ledger, "event", claims, sound)
-    known = duplicates | conflicts
-    checksums = pc.struct_field(sound["pointer"], "checksum")
-    new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
-    echoes, lies = _claim(writer, ledger, "object", new, sound)
-    accepted = len(new) - len(lies)
-    return Verdict(
-        unsound=len(seen) - len(sound),
-        accepted=accepted,
-        duplicates=frozenset(duplicates),
-        conflicts=frozenset(conflicts | lies),
-        echoes=frozenset(echoes),
-        raw={"rows": accepted, **_raw_objects(sound, known | lies | echoes)},
-    )
-
-
-def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]:
-    """What is new in the raw store: `status` tells it without reading a row. A chat line is in the log alone."""
-    first = pc.and_not(pc.not_equal(sound["modality"], Modality.CHAT), _are_among(sound, known))
-    sizes = pc.struct_field(sound["pointer"], "size").filter(first)
-    # Not summed in Arrow: an event may claim any size, and two of the largest are more than 64 bits hold.
-    return {"objects": len(sizes), "bytes": sum(sizes.to_pylist())}
-
-
-def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Claim]:
-    columns = (sound[key], content, sound["log_partition"], sound["log_offset"])
-    return zip(*(column.to_pylist() for column in columns), strict=True)
-
-
-def _claim(
-    writer: TableWriter, ledger: Ledger, kind: Kind, claims: Sequence[Claim], sound: pa.Table
-) -> tuple[set[Position], set[Position]]:
-    """Positions that came second for their key: with the same content, and with other content."""
-    firsts = ledger.claim_first(kind, claims)
-    # A claim of a log that is gone outlives a rollback or a restore that took its row away: there the table knows.
-    sealed = {key: offset for key, (_, partition, offset) in firsts.items() if partition < 0}
-    if sealed and (gone := sealed.keys() - _held(writer, kind, sealed, sound)):
-        ledger.forget_claims(kind, gone)
-        firsts |= ledger.claim_first(kind, [claim for claim in claims if claim[0] in gone])
-    same: set[Position] = set()
-    other: set[Position] = set()
-    for key, content, *position in claims:
-        first_content, *first_position = firsts[key]
-        if first_content != content:
-            other.add((position[0], position[1]))
-        elif first_position != position:
-            same.add((position[0], position[1]))
-    return same, other
-
-
-def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.Table) -> set[str]:
-    """Those keys that the table has a first row of. Only files are read that can have it: a row stands at the offset
-    that was claimed for it, and mostly has the time that is told again."""
-    column = f"{kind}_id"
-    times = pc.min_max(sound.filter(pc.is_in(sound[column], pa.array(list(firsts), pa.string())))["occurred_at"])
-    near = F.col("log_offset").between(min(firsts.values()), max(firsts.values()))
-    near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
-    near &= F.col("first_of_object") if kind == "object" else F.lit(True)
-    asked = F.broadcast(writer.spark.createDataFrame(pa.table({column: pa.array(list(firsts), pa.string())})))
-    found = writer.spark.table(f"lake.{EVENTS.name}").where(near).join(asked, column, "left_semi")
-    return set(found.select(column).toArrow()[column].to_pylist())
 
 
 def _accepted(rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> DataFrame | pa.Table:
@@ -305,8 +218,8 @@ def _accepted(rows: DataFrame | pa.Table, verdict: Verdict, now: datetime) -> Da
     if isinstance(rows, DataFrame):
         fresh = rows.where(F.col("sound") & ~_among(known))
         return fresh.withColumns({"first_of_object": ~_among(verdict.echoes), "bronze_at": F.lit(now)})
-    new = rows.filter(pc.and_not(rows["sound"], _are_among(rows, known)))
-    new = new.append_column("first_of_object", pc.invert(_are_among(new, verdict.echoes)))
+    new = rows.filter(pc.and_not(rows["sound"], are_among(rows, known)))
+    new = new.append_column("first_of_object", pc.invert(are_among(new, verdict.echoes)))
     return new.append_column("bronze_at", pa.repeat(pa.scalar(now, EVENTS.schema.field("bronze_at").type), len(new)))
 
 
@@ -317,17 +230,11 @@ def _among(positions: Collection[Position]) -> Column:
     return F.concat_ws(":", "log_partition", "log_offset").isin([f"{p}:{offset}" for p, offset in positions])
 
 
-def _are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:
-    if not positions:
-        return pa.repeat(False, len(rows))
-    return pa.array([position in positions for position in _positions(rows)], pa.bool_())
-
-
 def _refused(
     spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, begun: Mapping[int, int], now: datetime
 ) -> DataFrame:
     if isinstance(rows, pa.Table):
-        wanted = pc.or_(pc.invert(rows["sound"]), _are_among(rows, verdict.conflicts))
+        wanted = pc.or_(pc.invert(rows["sound"]), are_among(rows, verdict.conflicts))
         rows = spark.createDataFrame(rows.filter(wanted))
     conflict = F.col("sound") & _among(verdict.conflicts)
     # With what it says: in a log that is made anew, another line may come to stand at the same place.

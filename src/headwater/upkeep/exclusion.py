@@ -7,6 +7,7 @@ migrate) holds all of them, so that nobody is at work meanwhile, not even for th
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import Final
 
 from headwater.clock import Clock
@@ -47,7 +48,9 @@ def alone(ledger: Ledger, kind: str, clock: Clock, lost: Callable[[], None] | No
             leases.enter_context(holding(ledger, name, f"headwater {kind}", clock, lost or _nothing))
             for name in LEASES[kind]
         ]
-        yield held[0]
+        # A task of several leases that slept and lost any of them writes nothing more.
+        fenced = reduce(lambda known, other: known.under(other.lease), held[1:], ledger)
+        yield held[0] if len(held) == 1 else Held(fenced, held[0].lease)
 
 
 def _nothing() -> None:

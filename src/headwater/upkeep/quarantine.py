@@ -33,6 +33,8 @@ from headwater.storage.query.row_stream import stream_rows
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.catalog import Tables
 from headwater.storage.tables.row_filter import Match
+from headwater.upkeep import work
+from headwater.upkeep.parts import Parts
 
 Row = dict[str, Any]
 _KEY: Final = QuarantineKey._fields
@@ -201,3 +203,14 @@ def check_words(option: str, text: str) -> str:
     if not words or len(words) > _WORDS_MAX:
         raise InvalidRequest(f"{option} wants some words, at most {_WORDS_MAX:,} letters of them.")
     return words
+
+
+def dismiss_rows(
+    parts: Parts, ids: Sequence[str], reason: str | None, *, because: str, by: str, undo: bool
+) -> DismissalPlan:
+    """Planned and done in one transaction's lease, so that what is let go is what was found."""
+    with work.alone(parts, "dismiss") as held, work.recorded(parts, "dismiss") as entry:
+        plan = plan_dismissal(parts.reader, parts.ledger, ids, reason, undo=undo)
+        apply_dismissal(plan, held.ledger, now=parts.clock(), by=by, because=because)
+        entry.done["taken back" if undo else "dismissed"] = len(plan.rows)
+    return plan

@@ -6,11 +6,10 @@ path as the event's id, so that an event that arrives after all is counted as a 
 alone and cannot be found here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote
 
 from headwater.domain.event import Event
@@ -19,11 +18,13 @@ from headwater.domain.pointer import Pointer
 from headwater.domain.tables import EVENTS
 from headwater.flow.land import find_orphans
 from headwater.storage.io.key_file import KeyFile
-from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.losses import close_losses
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.query.row_stream import stream_rows
 from headwater.storage.raw.store import ObjectStat, RawStore, digest
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task, apply
 
 if TYPE_CHECKING:
     from headwater.storage.tables.catalog import Tables
@@ -33,24 +34,61 @@ GRACE: Final = timedelta(minutes=5)
 BATCH_EVENTS: Final = 256
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceObjects(Step):
+    """Expects the log that was there when it was planned."""
+
+    action: ClassVar[str] = "announce-objects"
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseLosses(Step):
+    """What the journal holds as lost was looked for."""
+
+    action: ClassVar[str] = "close-losses"
+
+
 @dataclass(frozen=True, slots=True)
 class RescanPlan:
     """Objects to announce, and keys that are not of our making and are left alone."""
 
     orphans: tuple[ObjectStat, ...]
     foreign: tuple[str, ...]
+    log: str
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        batches = (self.orphans[at : at + BATCH_EVENTS] for at in range(0, len(self.orphans), BATCH_EVENTS))
+        announced = (
+            AnnounceObjects(
+                about="log",
+                expects=self.log,
+                paths=tuple(found.path for found in some),
+                cost={"objects": len(some), "bytes_read": sum(found.size for found in some)},
+            )
+            for some in batches
+        )
+        return (*announced, CloseLosses(about="journal"))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"orphans": [found.path for found in self.orphans], "foreign": list(self.foreign)}
+        return {
+            "orphans": [found.path for found in self.orphans],
+            "foreign": list(self.foreign),
+            "steps": [step.to_dict() for step in self.steps],
+        }
 
 
-def plan_rescan(raw: RawStore, catalog: "Tables", *, now: datetime, grace: timedelta = GRACE) -> RescanPlan:
+def plan_rescan(
+    raw: RawStore, catalog: "Tables", log: PointerLog, *, now: datetime, grace: timedelta = GRACE
+) -> RescanPlan:
     """Lists the raw store once; writes nothing, starts no JVM. What the tables know is not held in memory."""
     with KeyFile() as known:
         known.add((name, "") for name in _objects(catalog))
         found = list(find_orphans(raw, known, stored_before=now - grace))
     orphans = tuple(orphan for orphan in found if _parse(orphan.path) is not None)
-    return RescanPlan(orphans, tuple(orphan.path for orphan in found if _parse(orphan.path) is None))
+    foreign = tuple(orphan.path for orphan in found if _parse(orphan.path) is None)
+    return RescanPlan(orphans, foreign, log.identity() or "")
 
 
 def _objects(catalog: "Tables") -> Iterator[str]:
@@ -58,18 +96,32 @@ def _objects(catalog: "Tables") -> Iterator[str]:
         yield from batch["object_id"].to_pylist()
 
 
-def apply_rescan(
-    plan: RescanPlan, raw: RawStore, log: PointerLog, ledger: Ledger, *, now: datetime, report: Callable[[int], None]
-) -> int:
-    """Publish an event for each orphan, then close what the journal holds as lost. Twice is once, as bronze counts."""
-    events = filter(None, (event_of(raw, orphan) for orphan in plan.orphans))
-    published = 0
-    while batch := list(islice(events, BATCH_EVENTS)):
-        log.publish(batch)
-        published += len(batch)
-        report(len(batch))
-    close_losses(ledger, "rescanned", now)
-    return published
+class Rescan(Task[RescanPlan]):
+    kind = "rescan"
+    step_types = (AnnounceObjects, CloseLosses)
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def plan(self) -> RescanPlan:
+        parts = self._parts
+        return plan_rescan(parts.raw_store, parts.reader, parts.log, now=parts.clock())
+
+    def state(self, step: Step) -> str:
+        return self._parts.log.identity() or ""
+
+    def do(self, step: Step, held: Held) -> Result:
+        """Announced twice is announced once, as bronze counts."""
+        match step:
+            case AnnounceObjects():
+                raw = self._parts.raw_store
+                found = filter(None, (raw.head(path) for path in step.paths))
+                events = list(filter(None, (event_of(raw, one) for one in found)))
+                self._parts.log_to_write.publish(events)
+                return {"published": len(events)}
+            case _:
+                close_losses(held.ledger, "rescanned", self._parts.clock())
+                return {}
 
 
 def event_of(raw: RawStore, found: ObjectStat) -> Event | None:
@@ -95,3 +147,9 @@ def _parse(path: str) -> tuple[Modality, str, date, str] | None:
         return kind[0], unquote(parts[1]), date.fromisoformat(parts[2]), kind[1]
     except ValueError:
         return None
+
+
+def rescan(parts: Parts, plan: RescanPlan | None = None) -> int:
+    """How many objects were announced."""
+    applied = apply(Rescan(parts), parts, plan)
+    return sum(result.get("published", 0) for _, result in (*applied.resumed, *applied.results))

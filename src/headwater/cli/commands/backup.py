@@ -14,13 +14,22 @@ from headwater.cli.session import Session, with_session
     " backup.keep_days; safe beside a run. Objects and table files are not in it: back up their stores.",
 )
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
 @with_session
-def command(session: Session, file: Path) -> None:
-    from headwater.clock import utc_now
-    from headwater.upkeep.backup.backup import back_up
-
+def command(session: Session, file: Path, dry_run: bool) -> None:
     with session.open() as lake:
-        session.show(back_up(lake._components, file, utc_now), _draw)
+        if dry_run:
+            session.show(lake.plan_backup(file).to_dict(), _draw_plan)
+        else:
+            session.show(lake.backup(file), _draw)
+
+
+def _draw_plan(document: dict[str, Any]) -> None:
+    from headwater.cli.output import plural, say
+
+    (step,) = document["steps"]
+    say(f"{plural(len(document['tables']), 'table')} and the ledger to {document['file']}, kept by tag {step['tag']}")
+    say(f"It could be restored until {step['serves_until']} (backup.keep_days). Do it: the same without --dry-run")
 
 
 def _draw(document: dict[str, Any]) -> None:

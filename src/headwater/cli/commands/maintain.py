@@ -19,7 +19,7 @@ def command(session: Session, dry_run: bool) -> None:
         if dry_run:
             session.show(lake.plan_maintenance().to_dict(), _draw_plan)
         else:
-            done = lake.maintain(report=lambda table: session.note(f"{table.table} done"))
+            done = lake.maintain(report=session.note)
             session.show({"tables": [asdict(table) for table in done]}, _draw_done)
 
 

@@ -29,11 +29,11 @@ def command(session: Session, file: Path, dry_run: bool) -> None:
     target = Components(settings_of(source.settings.lake, document, session.options))
     plan = plan_migration(source, target.settings)
     if not dry_run and not plan:
-        stay(source, source.clock)
+        stay(source)
     if dry_run or not plan:
         session.show({**plan.to_dict(), "refs": [], "applied": False}, _draw)
         return
-    done = migrate(source, target, document, source.clock, session.note)
+    done = migrate(source, target, document, session.note)
     refs = [
         {"table": table, "ref": ref, **asdict(found)}
         for table, each in done.refs.items()

@@ -27,7 +27,7 @@ def command(session: Session, file: Path, dry_run: bool, force: bool) -> None:
     if dry_run:
         session.show({**plan, "restored": None}, _draw)
         return
-    done = restore(parts, file, force=force, clock=parts.clock, report=session.note)
+    done = restore(parts, file, force=force, report=session.note)
     session.show({**plan, "restored": asdict(done)}, _draw)
 
 

@@ -16,12 +16,15 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, dry_run: bool) -> None:
     from headwater.components import Components
     from headwater.settings import load
-    from headwater.upkeep.format import plan_upgrade, upgrade
+    from headwater.upkeep.task import apply
+    from headwater.upkeep.upgrade import UpgradeLake
 
     components = Components(load(session.directory, session.options))
-    plan = plan_upgrade(components.ledger) if dry_run else upgrade(components, components.clock, session.note)
-    steps = [{"from": version, "purpose": step.purpose} for version, step in plan.steps]
-    session.show({"found": plan.found, "wanted": plan.wanted, "steps": steps, "applied": not dry_run}, _draw)
+    task = UpgradeLake(components)
+    plan = task.plan()
+    if not dry_run:
+        apply(task, components, plan, report=session.note, stepped=lambda step, _: session.note(_told(step.to_dict())))
+    session.show({**plan.to_dict(), "applied": not dry_run}, _draw)
 
 
 def _draw(document: dict[str, Any]) -> None:
@@ -31,5 +34,9 @@ def _draw(document: dict[str, Any]) -> None:
         say(f"The lake has format {document['found']}, the newest this Headwater knows. Nothing to do.")
         return
     for step in document["steps"]:
-        say(f"format {step['from']} → {step['from'] + 1}: {step['purpose']}")
+        say(_told(step))
     say("Done." if document["applied"] else "Do it: headwater upgrade")
+
+
+def _told(step: dict[str, Any]) -> str:
+    return f"format {step['expects']} → {int(step['expects']) + 1}: {step['purpose']}"

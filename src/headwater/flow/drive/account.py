@@ -1,10 +1,12 @@
 """The account of a run: what each stage did, and what each model had to do for it and cost."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwater import telemetry
 from headwater.flow.spent import Spent, add_efforts
 
 
@@ -37,3 +39,8 @@ class Account:
                 self.models[tag] = {"model": labels[tag], **self.spent[tag].to_dict()}
             if self.models:
                 self.save()
+
+
+def tell_commit(stage: str, rows: int, begun: float, **more: Any) -> None:
+    seconds = round(time.monotonic() - begun, 3)
+    telemetry.note("stage.committed", stage=stage, rows=rows, seconds=seconds, **more)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -27,7 +27,7 @@ from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import Derived, derive_next, is_cut_short
 from headwater.flow.derive.work import Work
 from headwater.flow.derive.worker import derive_soon
-from headwater.flow.drive.account import Account
+from headwater.flow.drive.account import Account, tell_commit
 from headwater.flow.drive.findable import Findable
 from headwater.flow.drive.intake import Intake, open_intake
 from headwater.flow.drive.loop import Loop
@@ -240,7 +240,7 @@ class Run:
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
         self._count_quarantined(taken.quarantined, "bronze")
-        _tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
+        tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
         self._came.set()
 
     def derive(self) -> bool:
@@ -266,14 +266,10 @@ class Run:
         if made is not None:
             self._count_quarantined(made.quarantined, stage)
             self.account.add(made.efforts, read_book(self.ledger).labels())
-        next_seq = self._indexed() if made is None else self.writer.progress(EMBEDDINGS).next_seq
-        _tell_commit(stage, done, begun, next_seq=next_seq)
-
-    def _indexed(self) -> int | None:
-        """How far the index has followed; None where it went down since: that ends no run."""
-        with suppress(Unavailable):
-            return self.index.position()
-        return None
+        next_seq: int | None = None
+        with suppress(Unavailable):  # an index that went down since ends no run
+            next_seq = self.index.position() if made is None else self.writer.progress(EMBEDDINGS).next_seq
+        tell_commit(stage, done, begun, next_seq=next_seq)
 
     def _derive(self) -> bool:
         cut = batch_cut(self.writer)
@@ -293,7 +289,7 @@ class Run:
         self._count(stage, derived.events)
         self._count_quarantined(derived.quarantined, stage)
         self.account.add(derived.efforts, work.labels())
-        _tell_commit(stage, derived.events, begun, tables=dict(derived.rows))
+        tell_commit(stage, derived.events, begun, tables=dict(derived.rows))
         self.wake()
 
     @property
@@ -325,15 +321,10 @@ class Run:
         self.stragglers.expect()
         self.account.add(spent, book.labels())
         self.wake()
-        _tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
+        tell_commit("retry", retried.tried, begun, recovered=retried.recovered)
         self._count("retry", retried.recovered)
         return retried.tried > 0
 
     def _count(self, stage: str, done: int) -> None:
         self.account.count(stage, done)
         self.report(stage, done)
-
-
-def _tell_commit(stage: str, rows: int, begun: float, **more: Any) -> None:
-    seconds = round(time.monotonic() - begun, 3)
-    telemetry.note("stage.committed", stage=stage, rows=rows, seconds=seconds, **more)

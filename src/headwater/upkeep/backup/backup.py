@@ -8,69 +8,104 @@ in between is what a run claims that is killed before its commit, and the next r
 
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, ClassVar, Final
 
-from headwater.clock import Clock, to_text
+from headwater import faults
+from headwater.clock import to_text
 from headwater.errors import Conflict, Unavailable
-from headwater.settings import Settings
-from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.copy import RUNS, read_ledger
+from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.commit import Base, Committer
 from headwater.storage.tables.current_metadata import read_pointers
 from headwater.storage.tables.state import TableState, pin, read_state
-from headwater.upkeep.backup.file import TABLE, Line, check_new, write_backup
-from headwater.upkeep.exclusion import alone
-from headwater.upkeep.journal import DONE, recorded
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+from headwater.upkeep.backup.file import TABLE, Line, check_backup, check_new, read_backup, read_states, write_backup
+from headwater.upkeep.journal import DONE
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task, apply
 
 _KIND: Final = "backup"
 _ATTEMPTS: Final = 5  # of reading a state that is still there when it has been read
 
 
-class Parts(Protocol):
-    """The live parts of a lake that are backed up or restored, as `components` builds them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBackup(Step):
+    """`about` is the file. The tag is planned too: killed and done again, it is one tag."""
 
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def catalog(self) -> "Catalog": ...
-    @property
-    def index(self) -> VectorIndex: ...
+    action: ClassVar[str] = "write-backup"
+    tag: str
+    keep_ms: int
+    made_at: str
+    serves_until: str
 
 
-def back_up(parts: Parts, file: Path, clock: Clock) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class BackupPlan:
+    file: str
+    tables: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"file": self.file, "tables": list(self.tables), "steps": [step.to_dict() for step in self.steps]}
+
+
+class Backup(Task[BackupPlan]):
+    """To one file."""
+
+    kind = _KIND
+    step_types = (WriteBackup,)
+    ends_with_resume = True
+
+    def __init__(self, parts: Parts, file: Path) -> None:
+        self._parts = parts
+        self._file = file
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"file": str(self._file.absolute())}
+
+    def plan(self) -> BackupPlan:
+        check_new(self._file)
+        tables = tuple(sorted(read_pointers(self._parts.catalog)))
+        return BackupPlan(str(self._file), tables, (self._step(),))
+
+    def _step(self) -> WriteBackup:
+        made_at, keep = self._parts.clock(), timedelta(days=self._parts.settings.number("backup.keep_days"))
+        return WriteBackup(
+            about=str(self._file),
+            tag=f"backup-{made_at:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}",
+            keep_ms=int(keep.total_seconds() * 1000),
+            made_at=to_text(made_at),
+            serves_until=to_text(made_at + keep),
+        )
+
+    def do(self, step: Step, held: Held) -> Result:
+        assert isinstance(step, WriteBackup)
+        if self._file.exists() and check_backup(self._file).get("tag") == step.tag:
+            states, rows = read_states(self._file), sum(1 for line in read_backup(self._file) if line[0] != TABLE)
+        else:
+            states, rows = self._write(step)
+        tables = {state.table: state.location or None for state in states}
+        shown = {"made_at": step.made_at, "tag": step.tag, "serves_until": step.serves_until}
+        return {"file": str(self._file), **shown, "tables": tables, "ledger_rows": rows}
+
+    def _write(self, step: WriteBackup) -> tuple[list[TableState], int]:
+        states = _pinned(self._parts, step.tag, step.keep_ms)
+        head = {"made_at": step.made_at, "lake": str(self._parts.settings.lake), "tag": step.tag}
+        head["serves_until"] = step.serves_until
+        faults.point("backup.pinned")
+        written = write_backup(self._file, head, _lines(states, self._parts.ledger, step.made_at))
+        return states, written - len(states)
+
+
+def back_up(parts: Parts, file: Path) -> dict[str, Any]:
     """Write the file; returns what is in it, and until when it can surely be restored."""
-    check_new(file)
-    keep = timedelta(days=parts.settings.number("backup.keep_days"))
-    with (
-        alone(parts.ledger, _KIND, clock) as held,
-        recorded(parts.settings, held.ledger, _KIND, clock) as entry,
-    ):
-        made_at = clock()
-        tag = f"backup-{made_at:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
-        states = _pinned(parts, tag, int(keep.total_seconds() * 1000))
-        head = {
-            "made_at": to_text(made_at),
-            "lake": str(parts.settings.lake),
-            "tag": tag,
-            "serves_until": to_text(made_at + keep),
-        }
-        written = write_backup(file, head, _lines(states, parts.ledger, head["made_at"]))
-        entry.done |= {"tables": len(states), "ledger_rows": written - len(states)}
-    shown = {name: head[name] for name in ("made_at", "tag", "serves_until")}
-    return {
-        "file": str(file),
-        **shown,
-        "tables": {state.table: state.location or None for state in states},
-        "ledger_rows": written - len(states),
-    }
+    applied = apply(Backup(parts, file), parts)
+    ((_, result),) = (*applied.resumed, *applied.results)
+    return dict(result)
 
 
 def _lines(states: list[TableState], ledger: Ledger, made_at: str) -> Iterator[Line]:

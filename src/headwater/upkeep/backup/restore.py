@@ -12,28 +12,64 @@ ledger gets its format last, so that nobody opens the lake before.
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from headwater.clock import Clock
+from headwater.clock import parse_time, to_text
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict
 from headwater.storage.ledger.copy import CLAIMS, FACTS, PLAIN_CLAIMS, count_claims, write_ledger
+from headwater.storage.ledger.hold_lease import Held
+from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.current_metadata import set_pointers
 from headwater.storage.tables.state import lay_down
 from headwater.storage.tables.warehouse_files import WarehouseFiles
-from headwater.upkeep.backup.backup import Parts
 from headwater.upkeep.backup.file import TABLE, Line, check_backup, read_backup
 from headwater.upkeep.backup.restored_tables import TableRestore, plan_tables
 from headwater.upkeep.claims import claim_what_bronze_has
-from headwater.upkeep.exclusion import alone
-from headwater.upkeep.format import FORMAT, MOVED_TO
+from headwater.upkeep.format import FACT, FORMAT, MOVED_TO
 from headwater.upkeep.journal import record
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task, apply
 
 _CHECKPOINTS: Final = "checkpoints.uri"
-_FORMAT: Final = "format"  # a ledger without this fact is a lake that nobody opens
-_KIND: Final = "restore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetAhead(Step):
+    """Views and hints that have seen more than the tables will have; both are made again by the next run."""
+
+    action: ClassVar[str] = "forget-ahead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceLedger(Step):
+    action: ClassVar[str] = "replace-ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTables(Step):
+    """All at one instant; `tables` are their names."""
+
+    action: ClassVar[str] = "set-tables"
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimBronze(Step):
+    """Keys that bronze has rows of, and the ledger does not know."""
+
+    action: ClassVar[str] = "claim-bronze"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLake(Step):
+    """The line in the journal; and where the ledger was replaced its format, without which nobody opens the lake."""
+
+    action: ClassVar[str] = "open-lake"
+    format: str
+    started_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +83,20 @@ class RestorePlan:
     claims_found: int
     catalog_lost: bool
     ledger_lost: bool
+    force: bool
+    format: str
+    planned_at: str
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        setting, replaces = self.to_set(force=self.force), self.ledger_lost or self.force
+        return (
+            ForgetAhead(about="index and checkpoints"),
+            *([ReplaceLedger(about="ledger", cost={"claims": self.claims})] if replaces else []),
+            *([SetTables(about="catalog", tables=tuple(each.table for each in setting))] if setting else []),
+            ClaimBronze(about="claims"),
+            OpenLake(about="lake", format=self.format if replaces else "", started_at=self.planned_at),
+        )
 
     @property
     def same(self) -> bool:
@@ -68,7 +118,9 @@ class RestorePlan:
 
     def to_dict(self) -> dict[str, Any]:
         names = ("made_at", "claims", "claims_found", "catalog_lost", "ledger_lost", "notes")
-        return {"tables": [each.to_dict() for each in self.tables], **{name: getattr(self, name) for name in names}}
+        shown = {name: getattr(self, name) for name in names}
+        steps = [step.to_dict() for step in self.steps]
+        return {"tables": [each.to_dict() for each in self.tables], **shown, "steps": steps}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +146,89 @@ def plan_restore(parts: Parts, file: Path, *, force: bool = False) -> RestorePla
         claims=claims,
         claims_found=found,
         catalog_lost=any(each.is_lost for each in tables),
-        ledger_lost=parts.ledger.fact(_FORMAT) is None or (claims > 0 and found == 0),
+        ledger_lost=parts.ledger.fact(FACT) is None or (claims > 0 and found == 0),
+        force=force,
+        format=_format_in(file),
+        planned_at=to_text(parts.clock()),
     )
 
 
-def restore(parts: Parts, file: Path, *, force: bool, clock: Clock, report: Callable[[str], None]) -> Restored:
+def restore(parts: Parts, file: Path, *, force: bool, report: Callable[[str], None]) -> Restored:
     """Bring back what is lost, or with `force` everything; Conflict where rows would be lost that are there.
 
     Killed at any moment, it is finished by being run again. Twice is once.
     """
     if moved := parts.ledger.fact(MOVED_TO):
         raise Conflict(f"This lake has moved to {moved}. Restore it there.")
-    with alone(parts.ledger, _KIND, clock) as held:
-        started_at, ledger = clock(), held.ledger
-        plan = plan_restore(parts, file, force=force)
-        _check_format(file)
-        if not force:
+    task = Restore(parts, file, force=force, report=report)
+    apply(task, parts, report=report)
+    return task.restored
+
+
+class Restore(Task[RestorePlan]):
+    """From one file. What a killed one had left is planned anew from what is there then: every step looks."""
+
+    kind = "restore"
+    step_types = (ForgetAhead, ReplaceLedger, SetTables, ClaimBronze, OpenLake)
+    any_format = True
+    ends_with_resume = True
+    keeps_journal = False
+
+    def __init__(self, parts: Parts, file: Path, *, force: bool, report: Callable[[str], None]) -> None:
+        self._parts = parts
+        self._file = file
+        self._force = force
+        self._report = report
+        self._planned: RestorePlan | None = None
+        self.restored = Restored(0, 0, 0, index_emptied=False)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"file": str(self._file.absolute()), "force": self._force}
+
+    def plan(self) -> RestorePlan:
+        plan = self._plan_now()
+        _check_format(self._file)
+        if not self._force:
             _refuse_to_lose(plan)
-        setting, replace_ledger = plan.to_set(force=force), plan.ledger_lost or force
-        for note in (each.note for each in setting if each.note):
-            report(note)
-        report("Restoring. If this is stopped half-way, run it again before anything else.")
-        emptied = _forget_what_is_ahead(parts, plan, setting)
-        if replace_ledger:
-            write_ledger(ledger, (line for line in read_backup(file) if line[0] != TABLE and not _is_format(line)))
-            report("ledger restored")
-        if setting:
-            files = WarehouseFiles(parts.settings)
-            set_pointers(parts.catalog, {each.table: lay_down(files, each.target) for each in setting})
-            report(f"{', '.join(each.table for each in setting)} restored")
-        added = claim_what_bronze_has(parts.catalog, ledger)
-        if replace_ledger:
-            ledger.set_fact(_FORMAT, _format_in(file))
-        done = Restored(len(setting), count_claims(ledger), added, emptied)
-        told = {"from": plan.made_at, "force": force, "notes": plan.notes, "done": asdict(done)}
-        record(ledger, _KIND, started_at, clock(), told)
-    return done
+        for note in (each.note for each in plan.to_set(force=self._force) if each.note):
+            self._report(note)
+        self._report("Restoring. If this is stopped half-way, run it again before anything else.")
+        self._planned = plan
+        return plan
+
+    def _plan_now(self) -> RestorePlan:
+        return plan_restore(self._parts, self._file, force=self._force)
+
+    def do(self, step: Step, held: Held) -> Result:
+        plan = self._planned = self._planned or self._plan_now()
+        match step:
+            case ForgetAhead():
+                emptied = _forget_what_is_ahead(self._parts, plan, plan.to_set(force=self._force))
+                self.restored = replace(self.restored, index_emptied=emptied)
+            case ReplaceLedger():
+                lines = (line for line in read_backup(self._file) if line[0] != TABLE and not _is_format(line))
+                write_ledger(held.ledger, lines)
+                self._report("ledger restored")
+            case SetTables():
+                files = WarehouseFiles(self._parts.settings)
+                setting = [each for each in plan.tables if each.table in step.tables]
+                set_pointers(self._parts.catalog, {each.table: lay_down(files, each.target) for each in setting})
+                self.restored = replace(self.restored, tables=len(setting))
+                self._report(f"{', '.join(step.tables)} restored")
+            case ClaimBronze():
+                added = claim_what_bronze_has(self._parts.catalog, held.ledger)
+                self.restored = replace(self.restored, claims=count_claims(held.ledger), claims_from_bronze=added)
+            case OpenLake():
+                self._open(step, plan, held.ledger)
+        return {}
+
+    def _open(self, step: OpenLake, plan: RestorePlan, ledger: Ledger) -> None:
+        told = {"from": plan.made_at, "force": plan.force, "notes": plan.notes, "done": asdict(self.restored)}
+        if not any(to_text(run.started_at) == step.started_at for run in ledger.runs(1)):
+            record(ledger, self.kind, parse_time(step.started_at), self._parts.clock(), told)
+        if step.format:
+            ledger.set_fact(FACT, step.format)
 
 
 def _refuse_to_lose(plan: RestorePlan) -> None:
@@ -164,7 +263,7 @@ def _forget_what_is_ahead(parts: Parts, plan: RestorePlan, setting: tuple[TableR
 
 
 def _is_format(line: Line) -> bool:
-    return line[0] == FACTS and line[1][0] == _FORMAT
+    return line[0] == FACTS and line[1][0] == FACT
 
 
 def _format_in(file: Path) -> str:

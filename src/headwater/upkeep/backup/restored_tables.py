@@ -14,8 +14,8 @@ from headwater.storage.tables.metadata import Metadata, progress_in
 from headwater.storage.tables.state import TableState, is_untouched, is_whole, newest_state, read_state, same_state
 from headwater.storage.tables.unreachable_files import warehouse_io
 from headwater.storage.tables.warehouse_files import WarehouseFiles
-from headwater.upkeep.backup.backup import Parts
 from headwater.upkeep.backup.file import read_states
+from headwater.upkeep.parts import Parts
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

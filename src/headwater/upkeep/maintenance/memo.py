@@ -7,7 +7,6 @@ put and look.
 """
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -59,20 +58,9 @@ def plan_memo(catalog: "Tables", settings: Settings, book: ModelBook, *, now: da
     return tuple(cares)
 
 
-def apply_memo(cares: Sequence[ShelfCare], settings: Settings, report: Callable[[MemoDone], None]) -> MemoDone:
-    """Shelf by shelf; killed half-way, a new plan finds the rest."""
-    memo, done = open_memo(settings), MemoDone()
-    for care in cares:
-        if care.pack:
-            packed = memo.shelf(care.step, care.fingerprint).pack(drop_before=care.drop_before)
-            done = MemoDone(
-                done.files_before + packed.files_before,
-                done.files_after + packed.files_after,
-                done.dropped + packed.dropped,
-            )
-    if done.files_before:
-        report(done)
-    return done
+def pack_shelf(settings: Settings, step: str, fingerprint: str, drop_before: int) -> MemoDone:
+    packed = open_memo(settings).shelf(step, fingerprint).pack(drop_before=drop_before)
+    return MemoDone(packed.files_before, packed.files_after, packed.dropped)
 
 
 class _History:

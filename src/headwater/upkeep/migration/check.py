@@ -19,7 +19,8 @@ from headwater.storage.tables.relocate import open_warehouse
 from headwater.storage.tables.row_hash import RowHash, hash_refs
 from headwater.upkeep.exclusion import RUN_LEASE
 from headwater.upkeep.format import MOVED_TO
-from headwater.upkeep.migration.places import CATALOG, LEDGER, LOG, Parts, shown_place
+from headwater.upkeep.migration.places import CATALOG, LEDGER, LOG, shown_place
+from headwater.upkeep.parts import Parts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -8,44 +8,42 @@ looked at again. Nothing of the source is deleted.
 """
 
 import shutil
-import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headwater import faults
-from headwater.clock import Clock, to_text
+from headwater.clock import to_text
 from headwater.domain.progress import CONSUMED
 from headwater.domain.tables import TABLES
 from headwater.errors import Conflict, HeadwaterError
 from headwater.flow.log.identity import find_unread
 from headwater.settings import FILE_NAME
-from headwater.storage.ledger.copy import CLAIMS, FACTS, RUNS, read_ledger, seal_claim, write_ledger
-from headwater.storage.ledger.database import Row
+from headwater.storage.ledger.copy import write_ledger
+from headwater.storage.ledger.hold_lease import Held
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.plans import finish_plan, unfinished_plans
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.relocate import open_warehouse, relocate, survey
 from headwater.storage.tables.row_hash import RowHash
-from headwater.upkeep.exclusion import alone
+from headwater.upkeep import work
 from headwater.upkeep.format import MOVED_TO, set_format
 from headwater.upkeep.journal import DONE
 from headwater.upkeep.migration.check import (
-    CAME_AS,
-    FORMAT,
     ask,
     check_other_places,
     check_target_ledger,
     check_target_table,
-    identity_of,
     patiently,
     verify_table,
 )
+from headwater.upkeep.migration.ledger_rows import KIND, travelling_rows
 from headwater.upkeep.migration.new_settings import Document, switch, to_toml
 from headwater.upkeep.migration.note import (
     LOG_IDENTITY,
-    NOTE,
     InPlace,
     forget,
     note_switch,
@@ -64,22 +62,31 @@ from headwater.upkeep.migration.places import (
     INDEX,
     LEDGER,
     LOG,
-    MEMO,
+    PLACES,
     RAW,
     WAREHOUSE,
-    Parts,
     place,
     shown_place,
 )
-from headwater.upkeep.migration.plan import MigrationPlan, plan_migration
+from headwater.upkeep.migration.plan import (
+    STEP_TYPES,
+    CheckParts,
+    CompareRows,
+    CopyLedger,
+    CopyMemo,
+    CopyRaw,
+    MigrationPlan,
+    MoveTable,
+    SwitchLake,
+    plan_migration,
+)
 from headwater.upkeep.migration.raw_objects import copy_late, copy_raw
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task, apply
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_KIND: Final = "migrate"
-# What a ledger says about its own place; it does not travel.
-_STAYS: Final = {NOTE, CAME_AS, FORMAT, MOVED_TO}
 Report = Callable[[str], None]
 
 
@@ -91,82 +98,105 @@ class Migrated:
     refs: Mapping[str, Mapping[str, RowHash]]
 
 
-def migrate(source: Parts, target: Parts, document: Document, clock: Clock, report: Report) -> Migrated:
+def migrate(source: Parts, target: Parts, document: Document, report: Report) -> Migrated:
     """Move the lake; raises Conflict, and changes nothing of it, where events are unread or the target is taken."""
-    faults.arm()
-    lost = threading.Event()
-    with alone(source.ledger, _KIND, clock, lost.set):
-        take_back(source)
-        plan = plan_migration(source, target.settings)
-        moving = _Migration(source, target, plan, clock, report, lost)
-        moving.check()
-        run = _begin(source, plan, clock)
-        refs = moving.apply(document)
-        source.ledger.finish_run(run, DONE, clock())
+    task = Migrate(source, target, document, report)
+    apply(task, source, report=report)
     report("switched")
-    return Migrated(plan, refs)
+    return Migrated(task.current, task.refs)
 
 
-def stay(source: Parts, clock: Clock) -> None:
-    """Nothing is to move: what a migration that was cut short has changed is taken back."""
-    if was_cut_short(source.ledger):
-        with alone(source.ledger, _KIND, clock):
+def stay(source: Parts) -> None:
+    """Nothing is to move. What a migration that was cut short has changed is taken back; one that arrived is over."""
+    here = {"to": {name: place(source.settings, name) for name in PLACES}}
+    arrived = [plan for plan in unfinished_plans(source.ledger, Migrate.kind) if plan.about == here]
+    if arrived or was_cut_short(source.ledger):
+        with work.alone(source, Migrate.kind, any_format=True) as held:
             take_back(source)
+            for plan in arrived:
+                finish_plan(held.ledger, plan.id, DONE, source.clock())
 
 
-def _begin(source: Parts, plan: MigrationPlan, clock: Clock) -> int:
-    """The journal's line: the one that a killed migration left open, or a new one."""
-    left = source.ledger.unfinished(_KIND)
-    return left[0].id if left else source.ledger.start_run(_KIND, clock(), plan.to_dict())
+class Migrate(Task[MigrationPlan]):
+    """To one set of places. Gone on with, every step is taken again and looks what it has done: each copy is noted with
+    what it was made of, so that a part which changed meanwhile is copied once more."""
 
+    kind = KIND
+    step_types = STEP_TYPES
+    any_format = True
+    ends_with_resume = True
 
-@dataclass(slots=True)
-class _Migration:
-    source: Parts
-    target: Parts
-    plan: MigrationPlan
-    clock: Clock
-    report: Report
-    lost: threading.Event
+    def __init__(self, source: Parts, target: Parts, document: Document, report: Report) -> None:
+        self.source = source
+        self.target = target
+        self.document = document
+        self.report = report
+        self.refs: dict[str, dict[str, RowHash]] = {}
+        self._current: MigrationPlan | None = None
 
-    def check(self) -> None:
+    @property
+    def about(self) -> dict[str, Any]:
+        """A place holds no password."""
+        return {"to": {name: place(self.target.settings, name) for name in PLACES}}
+
+    @property
+    def current(self) -> MigrationPlan:
+        """How much there is to move, as of the beginning of this try."""
+        self._current = self._current or plan_migration(self.source, self.target.settings)
+        return self._current
+
+    def plan(self) -> MigrationPlan:
         """All that can be known before anything is written."""
+        self._check()
+        return self.current
+
+    def stands(self, step: Step) -> bool:
+        return False
+
+    def _check(self) -> None:
         self._check_unread()
         ask(self.target)
-        check_other_places(self.source, self.target, tuple(part.setting for part in self.plan.parts))
-        if self.plan.moves(LEDGER):
+        check_other_places(self.source, self.target, tuple(part.setting for part in self.current.parts))
+        if self.current.moves(LEDGER):
             check_target_ledger(self.source, self.target)
 
-    def apply(self, document: Document) -> dict[str, dict[str, RowHash]]:
-        if self.plan.moves(RAW):
-            self._once("raw", f"{self.plan.raw}", lambda: copy_raw(self.source, self.target, self.report))
-        if self.plan.moves(MEMO):
-            self._once("memo", f"{self.plan.memo}", self._copy_memo)
-        if self.plan.moves(CATALOG):
-            self._move_tables()
-        if self.plan.moves(LEDGER):
-            self._copy_ledger()
-        refs = self._verify()
-        faults.point("migrate.verified")
-        self._switch(document)
-        return refs
+    def do(self, step: Step, held: Held) -> Result:
+        match step:
+            case CheckParts():
+                take_back(self.source)
+                self._current = None  # its positions were another log's
+                self._check()
+            case CopyRaw():
+                self._once("raw", f"{self.current.raw}", lambda: copy_raw(self.source, self.target, self.report))
+            case CopyMemo():
+                self._once("memo", f"{self.current.memo}", self._copy_memo)
+            case MoveTable():
+                begins = self.target.log.begin() if self.current.moves(LOG) else None
+                patiently(lambda: self._arrive(step.about, begins))
+            case CopyLedger():
+                self._copy_ledger()
+            case CompareRows():
+                self._compare()
+            case SwitchLake():
+                self._switch(held.ledger)
+        return {}
 
-    def _once(self, name: str, state: str, work: Callable[[], None]) -> None:
+    def _once(self, name: str, state: str, copy: Callable[[], None]) -> None:
         note = self._note()
         if note.get(name) == state:
             self.report(f"{name} was done before")
             return
-        work()
+        copy()
         write_note(self.source.ledger, {**note, name: state})
         self.report(f"{name} done")
         faults.point("migrate.noted")
 
     def _note(self) -> dict[str, Any]:
-        places = {part.setting: place(self.target.settings, part.setting) for part in self.plan.parts}
+        places = {part.setting: place(self.target.settings, part.setting) for part in self.current.parts}
         return read_note(self.source.ledger, places)
 
     def _check_unread(self) -> None:
-        if not self.plan.moves(LOG):
+        if not self.current.moves(LOG):
             return
         unread = find_unread(self.source.log, self.source.ledger, read_offsets(self.source))
         if unread.events or unread.anew:
@@ -179,11 +209,6 @@ class _Migration:
     def _copy_memo(self) -> None:
         copy_memo(open_memo(self.source.settings), open_memo(self.target.settings))
 
-    def _move_tables(self) -> None:
-        begins = self.target.log.begin() if self.plan.moves(LOG) else None
-        for each in TABLES:
-            patiently(lambda name=each.name: self._arrive(name, begins))  # type: ignore[misc]
-
     def _arrive(self, name: str, begins: Mapping[int, int] | None) -> None:
         table = self.source.catalog.load_table(name)
         check_target_table(self.target, name, table)
@@ -194,7 +219,7 @@ class _Migration:
     def _move_table(self, table: "Table") -> None:
         name, catalog = ".".join(table.name()), self.target.catalog
         metadata = table.metadata_location
-        if self.plan.moves(WAREHOUSE):
+        if self.current.moves(WAREHOUSE):
             settings = self.target.settings
             store, there = open_warehouse(settings), catalogs.warehouse_uri(settings)
             copied = survey(table), store, there, name.replace(".", "/")
@@ -212,27 +237,15 @@ class _Migration:
             catalogs.set_properties_if(self.target.catalog, name, {CONSUMED: change[0]}, {CONSUMED: change[1]})
 
     def _copy_ledger(self) -> None:
-        write_ledger(self.target.ledger, self._travelling())
+        write_ledger(self.target.ledger, travelling_rows(self.source, renumber=self.current.moves(LOG)))
         self.report("ledger done")
         faults.point("migrate.ledger")
 
-    def _travelling(self) -> Iterator[tuple[str, Row]]:
-        yield FACTS, (CAME_AS, identity_of(self.source))
-        renumber = self.plan.moves(LOG)
-        stays = _STAYS | ({LOG_IDENTITY} if renumber else set())
-        for name, row in read_ledger(self.source.ledger):
-            if name == CLAIMS and renumber:
-                yield name, seal_claim(row)
-            elif name == RUNS:
-                yield name, _finished(row, to_text(self.clock()))
-            elif name != FACTS or row[0] not in stays:
-                yield name, row
-
-    def _verify(self) -> dict[str, dict[str, RowHash]]:
+    def _compare(self) -> None:
         self._copy_late()
-        if not self.plan.moves(CATALOG):
-            return {}
-        return {each.name: self._verify_table(each.name) for each in TABLES}
+        if self.current.moves(CATALOG):
+            self.refs = {each.name: self._verify_table(each.name) for each in TABLES}
+        faults.point("migrate.verified")
 
     def _verify_table(self, name: str) -> dict[str, RowHash]:
         found = patiently(lambda: verify_table(self.source, self.target, name))
@@ -240,17 +253,17 @@ class _Migration:
         return found
 
     def _copy_late(self) -> None:
-        if self.plan.moves(RAW):
+        if self.current.moves(RAW):
             copy_late(self.source, self.target, self.report)
 
-    def _switch(self, document: Document) -> None:
-        if self.lost.is_set():
-            raise Conflict("Another process took the lake over meanwhile. Nothing was switched; migrate again.")
-        if self.plan.moves(INDEX):
+    def _switch(self, ledger: Ledger) -> None:
+        """`ledger` refuses who slept and lost the lake meanwhile."""
+        document = self.document
+        if self.current.moves(INDEX):
             # What an earlier lake left there would be found, and its position believed.
             self.target.index.delete(None)
         lake, changes = self.source.settings.lake, self._in_place()
-        note_switch(self.source.ledger, self._note(), changes)
+        note_switch(ledger, self._note(), changes)
         try:
             self._mark_moved()
             # Openers are refused from here on; what slipped in before is seen now.
@@ -269,25 +282,25 @@ class _Migration:
 
     def _in_place(self) -> InPlace:
         """What speaks of the old log's positions and stays where it is."""
-        if not self.plan.moves(LOG):
+        if not self.current.moves(LOG):
             return InPlace()
         old, new = self.source, self.target.log
         identity = old.ledger.fact(LOG_IDENTITY) or old.log.identity(), new.identity()
         return InPlace(
-            positions={} if self.plan.moves(CATALOG) else positions_at(old, new.begin()),
-            identity=None if self.plan.moves(LEDGER) else identity,
+            positions={} if self.current.moves(CATALOG) else positions_at(old, new.begin()),
+            identity=None if self.current.moves(LEDGER) else identity,
         )
 
     def _mark_moved(self) -> None:
-        if self.plan.moves(LEDGER):
+        if self.current.moves(LEDGER):
             set_format(self.target.ledger)
-            where = f"{shown_place(self.target.settings, LEDGER)} at {to_text(self.clock())}"
+            where = f"{shown_place(self.target.settings, LEDGER)} at {to_text(self.source.clock())}"
             self.source.ledger.set_fact(MOVED_TO, f"{where}; its settings are in {self.source.settings.lake}")
         faults.point("migrate.moved")
 
     def _leave_log(self, changes: InPlace) -> None:
-        if self.plan.moves(LOG):
-            if not self.plan.moves(LEDGER):
+        if self.current.moves(LOG):
+            if not self.current.moves(LEDGER):
                 for partition in self.source.log.end():
                     self.source.ledger.seal_claims(partition)
             changes.do(self.source)
@@ -297,11 +310,5 @@ class _Migration:
     def _forget_checkpoints(self) -> None:
         """They speak of the old log; without them the new one is read from its beginning."""
         checkpoints = self.source.settings.text(CHECKPOINTS)
-        if not self.plan.moves(CHECKPOINTS) and "://" not in checkpoints:
+        if not self.current.moves(CHECKPOINTS) and "://" not in checkpoints:
             shutil.rmtree(checkpoints, ignore_errors=True)
-
-
-def _finished(run: Row, now: str) -> Row:
-    """Whoever reads of this migration where it led to, there it is done."""
-    kind, started_at, _, outcome, detail = run
-    return (kind, started_at, now, DONE, detail) if kind == _KIND and outcome is None else run

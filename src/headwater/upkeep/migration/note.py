@@ -16,7 +16,8 @@ from headwater.domain.tables import EVENTS, TABLES
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables import catalog as catalogs
 from headwater.upkeep.format import MOVED_TO, check_format
-from headwater.upkeep.migration.places import Parts, place
+from headwater.upkeep.migration.places import place
+from headwater.upkeep.parts import Parts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

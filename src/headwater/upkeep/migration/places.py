@@ -6,21 +6,14 @@ part of an S3 place; a user, a password or a certificate is part of none.
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from headwater.errors import InvalidRequest
 from headwater.settings import FILE_NAME, Settings, masked
-from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.io.local_path import local_path
 from headwater.storage.io.s3 import is_s3, one_spelling
-from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.kafka_conf import KafkaPlace, is_kafka
-from headwater.storage.log.pointer_log import PointerLog
-from headwater.storage.raw.store import RawStore
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 RAW, LOG, CATALOG, WAREHOUSE = "raw.uri", "log.uri", "catalog.uri", "catalog.warehouse"
 LEDGER, INDEX, MEMO, CHECKPOINTS = "ledger.uri", "index.uri", "memo.uri", "checkpoints.uri"
@@ -31,23 +24,6 @@ _POSTGRES_PORT: Final = "5432"
 _WHERE: Final = ("host", "hostaddr", "port", "service", "options")
 # AWS has one space of bucket names for all its regions but these.
 _APART: Final = ("cn-", "us-gov-", "us-iso")
-
-
-class Parts(Protocol):
-    """The live parts of a lake that a migration needs, as `components` builds them."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def raw_store(self) -> RawStore: ...
-    @property
-    def log(self) -> PointerLog: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def catalog(self) -> "Catalog": ...
-    @property
-    def index(self) -> VectorIndex: ...
 
 
 def moving(before: Settings, after: Settings) -> list[str]:

@@ -3,7 +3,7 @@ nothing, opens nothing of the target."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headwater.domain.tables import TABLES
 from headwater.errors import InvalidRequest
@@ -24,12 +24,13 @@ from headwater.upkeep.migration.places import (
     PLACES,
     RAW,
     WAREHOUSE,
-    Parts,
     check_not_overridden,
     moving,
     shown,
     shown_place,
 )
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Step
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -70,6 +71,52 @@ class Amount:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckParts(Step):
+    """What a migration that was cut short changed is taken back; the target answers, and nobody else is there."""
+
+    action: ClassVar[str] = "check-parts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRaw(Step):
+    action: ClassVar[str] = "copy-raw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyMemo(Step):
+    action: ClassVar[str] = "copy-memo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTable(Step):
+    """Its files are copied where the warehouse moves, and it is registered; one that went on meanwhile, once more."""
+
+    action: ClassVar[str] = "move-table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyLedger(Step):
+    action: ClassVar[str] = "copy-ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRows(Step):
+    """Every branch and tag has the same rows on both sides; raw objects that came meanwhile are copied."""
+
+    action: ClassVar[str] = "compare-rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchLake(Step):
+    """From here on the lake is where its settings say. Whole, or taken back."""
+
+    action: ClassVar[str] = "switch-lake"
+
+
+STEP_TYPES: Final = (CheckParts, CopyRaw, CopyMemo, MoveTable, CopyLedger, CompareRows, SwitchLake)
+
+
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
     """`unread` events stand in a log that is to be left behind: the migration is refused until they are read."""
@@ -88,8 +135,22 @@ class MigrationPlan:
     def moves(self, *settings: str) -> bool:
         return any(part.setting in settings for part in self.parts)
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        if not self:
+            return ()
+        copies: list[Step] = []
+        if self.moves(RAW):
+            copies.append(CopyRaw(about=RAW, cost=asdict(self.raw)))
+        if self.moves(MEMO):
+            copies.append(CopyMemo(about=MEMO, cost=asdict(self.memo)))
+        copies += [MoveTable(about=t.table, cost={"files": t.files, "bytes": t.bytes}) for t in self.tables]
+        if self.moves(LEDGER):
+            copies.append(CopyLedger(about=LEDGER, cost={"claims": self.claims}))
+        return (CheckParts(about="lake"), *copies, CompareRows(about="lake"), SwitchLake(about="lake"))
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "steps": [step.to_dict() for step in self.steps]}
 
 
 def plan_migration(source: Parts, target: Settings) -> MigrationPlan:

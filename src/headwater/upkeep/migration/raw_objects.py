@@ -13,7 +13,7 @@ from headwater.errors import Conflict
 from headwater.storage.io.key_file import KeyFile
 from headwater.storage.query.row_stream import stream_rows
 from headwater.upkeep.migration.object_copy import copy_objects
-from headwater.upkeep.migration.places import Parts
+from headwater.upkeep.parts import Parts
 
 Report = Callable[[str], None]
 

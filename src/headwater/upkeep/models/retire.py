@@ -4,25 +4,59 @@ The memo keeps what it answered, so bringing it back costs no call. Steps can be
 half-way is finished by running it again.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater import faults
-from headwater.domain.model_book import KnownModel, State
+from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
 from headwater.errors import Conflict
-from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.storage.ledger.plans import unfinished_plans
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
+from headwater.upkeep import work
 from headwater.upkeep.models.quote import STEPS
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from headwater.storage.tables.writer import TableWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HideModel(Step):
+    """From here on nobody sees the model, nor can it be activated. Expects the state that the book says it has."""
+
+    action: ClassVar[str] = "hide-model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRows(Step):
+    action: ClassVar[str] = "remove-rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetPositions(Step):
+    """How far the model came in a table: brought back, it begins at the beginning."""
+
+    action: ClassVar[str] = "forget-positions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropVectors(Step):
+    action: ClassVar[str] = "drop-vectors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetModel(Step):
+    """The book does not know it any more."""
+
+    action: ClassVar[str] = "forget-model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +71,23 @@ class RetirePlan:
     rows: dict[str, int]
     vectors: int
 
+    @property
+    def about(self) -> dict[str, str]:
+        return {"step": self.step, "model": self.model, "fingerprint": self.fingerprint}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        tables = [table.name for table in TABLES if table.name in self.rows]
+        return (
+            HideModel(about=self.model, expects=self.state),
+            *(RemoveRows(about=name, cost={"rows": self.rows[name]}) for name in tables),
+            *(ForgetPositions(about=name) for name in tables),
+            DropVectors(about="index", cost={"vectors": self.vectors}),
+            ForgetModel(about=self.model),
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "steps": [step.to_dict() for step in self.steps]}
 
 
 def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
@@ -55,38 +104,85 @@ def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
     return RetirePlan(known.step, known.label, known.fingerprint, known.state.value, rows, vectors)
 
 
-def begin_retire(ledger: Ledger, plan: RetirePlan) -> None:
-    """From here on nobody sees the model, nor can it be activated. Conflict where it is no longer what was planned.
-
-    The book is asked and changed in one transaction, so that of this and an activation one comes first.
-    """
-    faults.point("retire.planned")
-    change_book(ledger, lambda book: book.retired(plan.step, plan.fingerprint, State(plan.state)))
-    faults.point("retire.begun")
-
-
-def apply_retire(
-    writer: "TableWriter", ledger: Ledger, index: VectorIndex, plan: RetirePlan, report: Callable[[str], None]
-) -> None:
-    """Take away what a model made that is leaving: see `begin_retire`."""
-    from headwater.storage.tables.rewrite_files import remove_rows
-
-    known = read_book(ledger).find(plan.step, plan.fingerprint)
-    tables = [table for table in TABLES if table.name in plan.rows]
-    for table in tables:
-        remove_rows(writer, table, _made_by(known, table))
-        report(table.name)
-    for table in tables:
-        # Brought back, it begins at the beginning.
-        writer.forget_positions(table, f"/{known.step}/{known.fingerprint}")
-    # The index knows no lease. Who slept so long that another finished this, and brought the model back, ends here.
-    change_book(ledger, lambda book: book.retired(plan.step, plan.fingerprint, State.LEAVING))
-    index.drop(known.fingerprint)
-    report("index")
-    change_book(ledger, lambda book: book.without(book.find(known.step, known.fingerprint)))
+def find_cut_short(ledger: Ledger, step: str, model: str) -> RetirePlan | None:
+    """A retirement that was killed after the book had forgotten its model: only the journal knows it still."""
+    for left in unfinished_plans(ledger, Retire.kind):
+        about = left.about
+        if about["step"] == step and model in {about["model"], about["fingerprint"]}:
+            return RetirePlan(step, about["model"], about["fingerprint"], State.LEAVING.value, {}, 0)
+    return None
 
 
-def _made_by(known: KnownModel, table: Table) -> "Column":
+class Retire(Task[RetirePlan]):
+    """Of one plan: what is retired is what was planned, whatever the model's name means by now."""
+
+    kind = "retire"
+    step_types = (HideModel, RemoveRows, ForgetPositions, DropVectors, ForgetModel)
+    refuses_when_moved = True
+    ends_with_resume = True
+
+    def __init__(self, parts: Parts, plan: RetirePlan) -> None:
+        self._parts = parts
+        self._plan = plan
+        self._writer: TableWriter | None = None
+
+    @property
+    def about(self) -> dict[str, str]:
+        return self._plan.about
+
+    def plan(self) -> RetirePlan:
+        return plan_retire(self._parts.reader, self._parts.book().find(self._plan.step, self._plan.fingerprint))
+
+    def do(self, step: Step, held: Held) -> Result:
+        match step:
+            case HideModel():
+                self._hide(held.ledger, State(step.expects))
+            case RemoveRows():
+                self._remove_rows(held, step.about)
+            case ForgetPositions():
+                tag = f"/{self._plan.step}/{self._plan.fingerprint}"
+                self._open(held).forget_positions(_table(step.about), tag)
+            case DropVectors():
+                # The index knows no lease. Who slept so long that another finished this, and brought the model back,
+                # ends here.
+                self._require_leaving(held.ledger)
+                self._parts.index.drop(self._plan.fingerprint)
+            case _:
+                change_book(held.ledger, self._without)
+        return {}
+
+    def _hide(self, ledger: Ledger, expected: State) -> None:
+        """The book is asked and changed in one transaction, so that of this and an activation one comes first."""
+        faults.point("retire.planned")
+        known = read_book(ledger).get(self._plan.step, self._plan.fingerprint)
+        if known is None or known.state is not State.LEAVING:
+            change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, expected))
+        faults.point("retire.begun")
+
+    def _remove_rows(self, held: Held, table: str) -> None:
+        from headwater.storage.tables.rewrite_files import remove_rows
+
+        self._require_leaving(held.ledger)
+        remove_rows(self._open(held), _table(table), _made_by(self._plan, _table(table)))
+
+    def _require_leaving(self, ledger: Ledger) -> None:
+        change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, State.LEAVING))
+
+    def _without(self, book: ModelBook) -> ModelBook:
+        known = book.get(self._plan.step, self._plan.fingerprint)
+        return book if known is None else book.without(known)
+
+    def _open(self, held: Held) -> "TableWriter":
+        """Starts Spark, when the first step needs it."""
+        self._writer = self._writer or work.new_writer(self._parts, held)
+        return self._writer
+
+
+def _table(name: str) -> Table:
+    return next(table for table in TABLES if table.name == name)
+
+
+def _made_by(known: RetirePlan, table: Table) -> "Column":
     from pyspark.sql import functions as F
 
     own = F.col("fingerprint") == known.fingerprint

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headwater import faults, telemetry
-from headwater.components import Components
+from headwater.upkeep.parts import Parts
 
 if TYPE_CHECKING:
     from headwater.flow.drive.run import Run
@@ -18,8 +18,13 @@ Report = Callable[[str, int], None]
 
 
 @contextmanager
-def alone(parts: Components, kind: str, stop: threading.Event | None = None) -> "Iterator[Held]":
-    """Conflict where somebody is at work that must not be beside this; `stop` is set where the lease is lost."""
+def alone(
+    parts: Parts, kind: str, stop: threading.Event | None = None, *, any_format: bool = False
+) -> "Iterator[Held]":
+    """Conflict where somebody is at work that must not be beside this; `stop` is set where the lease is lost.
+
+    `any_format` is for who brings a lake to its format, or to where it is opened.
+    """
     from headwater.upkeep import exclusion
     from headwater.upkeep.format import check_format
 
@@ -30,12 +35,13 @@ def alone(parts: Components, kind: str, stop: threading.Event | None = None) -> 
 
     faults.arm()
     with exclusion.alone(parts.ledger, kind, parts.clock, lost) as held:
-        check_format(parts.ledger)  # it may have been moved or upgraded since it was opened
+        if not any_format:
+            check_format(parts.ledger)  # it may have been moved or upgraded since it was opened
         yield held
 
 
 @contextmanager
-def recorded(parts: Components, kind: str, listen: Callable[[str], None] | None = None) -> "Iterator[JournalEntry]":
+def recorded(parts: Parts, kind: str, listen: Callable[[str], None] | None = None) -> "Iterator[JournalEntry]":
     """With an outcome in the journal; what Spark raises is one of our errors there, and for the caller."""
     from headwater.storage.spark.errors import translated_spark
     from headwater.upkeep.journal import recorded
@@ -44,7 +50,7 @@ def recorded(parts: Components, kind: str, listen: Callable[[str], None] | None 
         yield entry
 
 
-def new_writer(parts: Components, held: "Held | None") -> "TableWriter":
+def new_writer(parts: Parts, held: "Held | None") -> "TableWriter":
     """Starts Spark. Whoever held the lease before and only sleeps is shut out before anything is read.
 
     Without a lease nobody is: that is for tests, which are alone.
@@ -59,11 +65,12 @@ def new_writer(parts: Components, held: "Held | None") -> "TableWriter":
     writer = TableWriter(parts.spark_and_index(), parts.settings, held.lease.epoch)
     if held.lease.takeover:
         writer.fence()
+        held.note_fenced()
     return writer
 
 
 def new_run(
-    parts: Components,
+    parts: Parts,
     held: "Held | None",
     entry: "JournalEntry",
     report: Report | None,

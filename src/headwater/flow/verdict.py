@@ -1,0 +1,113 @@
+"""Verdict: which lines of a batch are new events, which came before, and which contradict what came before.
+
+Reads   the ledger's claims; bronze.events, where a claim outlived its row
+Writes  the ledger's claims
+The ledger answers by key, whatever the table's size.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from headwater.domain.modality import Modality
+from headwater.domain.tables import EVENTS
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.tables.writer import TableWriter
+
+Position = tuple[int, int]  # partition and offset of a line of the log
+Claim = tuple[str, str, int, int]  # key, content and position
+Kind = Literal["event", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of a batch; a sound line in none of these sets is a new event of a new object."""
+
+    unsound: int
+    accepted: int
+    duplicates: frozenset[Position]
+    conflicts: frozenset[Position]
+    # New events about an object that is known already: kept as sent, derived from once.
+    echoes: frozenset[Position]
+    raw: Mapping[str, int]
+
+
+def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
+    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
+    sound = seen.filter(seen["sound"])
+    claims = list(_claims(sound, "event_id", sound["content_hash"]))
+    duplicates, conflicts = _claim(writer, ledger, "event", claims, sound)
+    known = duplicates | conflicts
+    checksums = pc.struct_field(sound["pointer"], "checksum")
+    new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
+    echoes, lies = _claim(writer, ledger, "object", new, sound)
+    accepted = len(new) - len(lies)
+    return Verdict(
+        unsound=len(seen) - len(sound),
+        accepted=accepted,
+        duplicates=frozenset(duplicates),
+        conflicts=frozenset(conflicts | lies),
+        echoes=frozenset(echoes),
+        raw={"rows": accepted, **_raw_objects(sound, known | lies | echoes)},
+    )
+
+
+def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]:
+    """What is new in the raw store: `status` tells it without reading a row. A chat line is in the log alone."""
+    first = pc.and_not(pc.not_equal(sound["modality"], Modality.CHAT), are_among(sound, known))
+    sizes = pc.struct_field(sound["pointer"], "size").filter(first)
+    # Not summed in Arrow: an event may claim any size, and two of the largest are more than 64 bits hold.
+    return {"objects": len(sizes), "bytes": sum(sizes.to_pylist())}
+
+
+def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Claim]:
+    columns = (sound[key], content, sound["log_partition"], sound["log_offset"])
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def _claim(
+    writer: TableWriter, ledger: Ledger, kind: Kind, claims: Sequence[Claim], sound: pa.Table
+) -> tuple[set[Position], set[Position]]:
+    """Positions that came second for their key: with the same content, and with other content."""
+    firsts = ledger.claim_first(kind, claims)
+    # A claim of a log that is gone outlives a rollback or a restore that took its row away: there the table knows.
+    sealed = {key: offset for key, (_, partition, offset) in firsts.items() if partition < 0}
+    if sealed and (gone := sealed.keys() - _held(writer, kind, sealed, sound)):
+        ledger.forget_claims(kind, gone)
+        firsts |= ledger.claim_first(kind, [claim for claim in claims if claim[0] in gone])
+    same: set[Position] = set()
+    other: set[Position] = set()
+    for key, content, *position in claims:
+        first_content, *first_position = firsts[key]
+        if first_content != content:
+            other.add((position[0], position[1]))
+        elif first_position != position:
+            same.add((position[0], position[1]))
+    return same, other
+
+
+def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.Table) -> set[str]:
+    """Those keys that the table has a first row of. Only files are read that can have it: a row stands at the offset
+    that was claimed for it, and mostly has the time that is told again."""
+    column = f"{kind}_id"
+    times = pc.min_max(sound.filter(pc.is_in(sound[column], pa.array(list(firsts), pa.string())))["occurred_at"])
+    near = F.col("log_offset").between(min(firsts.values()), max(firsts.values()))
+    near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
+    near &= F.col("first_of_object") if kind == "object" else F.lit(True)
+    asked = F.broadcast(writer.spark.createDataFrame(pa.table({column: pa.array(list(firsts), pa.string())})))
+    found = writer.spark.table(f"lake.{EVENTS.name}").where(near).join(asked, column, "left_semi")
+    return set(found.select(column).toArrow()[column].to_pylist())
+
+
+def are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:
+    if not positions:
+        return pa.repeat(False, len(rows))
+    return pa.array([position in positions for position in _positions(rows)], pa.bool_())
+
+
+def _positions(seen: pa.Table) -> list[Position]:
+    return list(zip(seen["log_partition"].to_pylist(), seen["log_offset"].to_pylist(), strict=True))

@@ -1,0 +1,126 @@
+"""Upgrade: a lake of an older format is brought to this Headwater's, one version after the other.
+
+Reads   the ledger's format
+Writes  whatever a version changed: tables' columns, claims, the index; the format after each
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from headwater.domain.model_book import State
+from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
+from headwater.errors import Conflict
+from headwater.storage.index.vector_index import VectorIndex
+from headwater.storage.ledger.claims_upgrade import bring_over_claims
+from headwater.storage.ledger.hold_lease import Held
+from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.ledger.model_book import read_book
+from headwater.upkeep.format import FACT, FORMAT, check_format, read_format
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.task import Result, Step, Task
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """From one version to the next. `apply` may run twice: a crash can come between it and the note that it is done."""
+
+    purpose: str
+    apply: Callable[["Catalog", VectorIndex, Ledger], None]
+
+
+def _note_effort(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_columns
+
+    for table in (*SAID, EMBEDDINGS):
+        add_columns(catalog, table.name, EFFORT)
+    # Its entries do not tell whose text they hold; as a view it is made again by the next run.
+    index.delete(None)
+
+
+def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import (
+        add_columns,
+        add_unpartitioned_spec,
+        set_metrics,
+        stamp_progress,
+    )
+
+    add_columns(catalog, QUARANTINE.name, [QUARANTINE.schema.field("event_seq")])
+    set_metrics(catalog, QUARANTINE)
+    # Which of their rows came by a retry was not noted: some may have.
+    unfinished = {State.SOME, State.BUILDING}
+    tags = [f"{m.step}/{m.fingerprint}" for m in read_book(ledger).models if m.state in unfinished]
+    for table in TABLES:
+        add_unpartitioned_spec(catalog, table.name)
+        stamp_progress(catalog, table.name, aside=dict.fromkeys(tags, 1))
+
+
+def _hash_claims(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    bring_over_claims(ledger)
+
+
+# From a version → how to leave it. Version 1 is the first.
+UPGRADES: Final[Mapping[int, Upgrade]] = {
+    1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
+    2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
+    3: Upgrade("keys that were seen are kept hashed", _hash_claims),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseFormat(Step):
+    """Expects the format that it leaves."""
+
+    action: ClassVar[str] = "raise-format"
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    found: int
+    wanted: int
+    steps: tuple[RaiseFormat, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        steps = [{"from": int(step.expects), **step.to_dict()} for step in self.steps]
+        return {"found": self.found, "wanted": self.wanted, "steps": steps}
+
+
+def plan_upgrade(ledger: Ledger, upgrades: Mapping[int, Upgrade] = UPGRADES, wanted: int = FORMAT) -> UpgradePlan:
+    """Pure: the steps from the lake's version to this program's."""
+    found = read_format(ledger)
+    if found > wanted:
+        check_format(ledger, wanted)
+    versions = range(found, wanted)
+    if missing := [version for version in versions if version not in upgrades]:
+        raise Conflict(f"No way is known from format {missing[0]}. Upgrade with the Headwater in between first.")
+    steps = (RaiseFormat(about="format", expects=str(each), purpose=upgrades[each].purpose) for each in versions)
+    return UpgradePlan(found, wanted, tuple(steps))
+
+
+class UpgradeLake(Task[UpgradePlan]):
+    kind = "upgrade"
+    step_types = (RaiseFormat,)
+    any_format = True
+
+    def __init__(self, parts: Parts, upgrades: Mapping[int, Upgrade] = UPGRADES, wanted: int = FORMAT) -> None:
+        self._parts = parts
+        self._upgrades = upgrades
+        self._wanted = wanted
+
+    def plan(self) -> UpgradePlan:
+        return plan_upgrade(self._parts.ledger, self._upgrades, self._wanted)
+
+    def state(self, step: Step) -> str:
+        return str(read_format(self._parts.ledger))
+
+    def do(self, step: Step, held: Held) -> Result:
+        version = int(step.expects)
+        if read_format(held.ledger) == version:
+            self._upgrades[version].apply(self._parts.catalog, self._parts.index, held.ledger)
+            held.ledger.set_fact(FACT, str(version + 1))
+        return {"format": version + 1}

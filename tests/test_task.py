@@ -1,0 +1,306 @@
+"""The one way to tend data: what is explained is what is applied, and a kill at any step costs one more call."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import rounds
+from lakes import small_lake
+
+from headwater import lake as lakes
+from headwater.cli.main import COMMANDS, main
+from headwater.components import Components
+from headwater.domain.model_book import KnownModel, State
+from headwater.errors import Conflict
+from headwater.settings import load
+from headwater.storage.ledger.hold_lease import Held
+from headwater.storage.ledger.ledger import Ledger, open_ledger
+from headwater.storage.ledger.model_book import change_book
+from headwater.storage.ledger.plans import unfinished_plans
+from headwater.upkeep.backup.backup import Backup
+from headwater.upkeep.backup.restore import Restore
+from headwater.upkeep.exclusion import LEASES
+from headwater.upkeep.maintenance.maintain import Maintain
+from headwater.upkeep.migration.migrate import Migrate
+from headwater.upkeep.models.retire import Retire
+from headwater.upkeep.rescan import Rescan
+from headwater.upkeep.task import Applied, Result, Step, Task, apply
+from headwater.upkeep.upgrade import UpgradeLake
+
+TASKS: tuple[type[Task[Any]], ...] = (Backup, Restore, Maintain, Migrate, Retire, Rescan, UpgradeLake)
+# Their positions in the tables are their journal; they share leases and records with the tasks.
+DRIVEN = {"run", "retry", "replay", "submit", "demo"}
+# One transaction of the ledger each, under the lease for edits.
+EDITS = {"activate", "quarantine"}
+# New objects and new lakes, and the machine's own servers.
+MAKES = {"init", "put", "up", "down"}
+READS = {"search", "trace", "get", "status", "flow", "show", "sql", "models", "compare", "settings", "metrics"}
+ORPHAN = "documents/acme/2026-03-02/lost.pdf"
+
+
+def test_every_command_that_changes_data_goes_the_one_way() -> None:
+    kinds = {task.kind for task in TASKS}
+    assert {*COMMANDS} == kinds | DRIVEN | EDITS | MAKES | READS
+    assert kinds <= {*LEASES}
+    for kind in kinds:
+        source = (Path(lakes.__file__).parent / "cli" / "commands" / f"{kind}.py").read_text()
+        assert '"--dry-run"' in source, f"{kind} has no --dry-run"
+
+
+def headwater(lake: Path, *arguments: str | Path, fault: str = "") -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "headwater", "--lake", str(lake), *map(str, arguments)]
+    environment = {**os.environ, **({"HEADWATER_FAULT": fault} if fault else {})}
+    return subprocess.run(line, check=False, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def ledger_of(lake: Path) -> Ledger:
+    return open_ledger(f"sqlite:///{lake}/ledger.db")
+
+
+def stored_steps(lake: Path, kind: str) -> list[dict[str, Any]]:
+    """Of the latest plan; and every one is over, with all its steps."""
+    ledger = ledger_of(lake)
+    assert unfinished_plans(ledger) == []
+    ((plan, steps),) = ledger._database.query(
+        "select id, steps from plans where kind = ? order by id desc limit 1", (kind,)
+    )
+    noted = ledger._database.query("select number, ended_at from plan_steps where plan = ? order by number", (plan,))
+    found: list[dict[str, Any]] = json.loads(steps)
+    assert [number for number, ended_at in noted if ended_at] == list(range(len(found)))
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """A lake that has something to do, the command that does it, and what the lake must be afterwards."""
+
+    lake: Path
+    command: tuple[str | Path, ...]
+    is_done: Callable[[], object]
+
+
+def to_rescan(tmp: Path) -> Case:
+    lake = small_lake(tmp / "lake")
+    with lakes.open(lake) as opened:
+        opened._components.raw_store.put_bytes(ORPHAN, b"%PDF", "application/pdf")
+        opened._components.log.publish([])
+    old = 1_700_000_000
+    os.utime(lake / "raw" / ORPHAN, (old, old))
+
+    def announced() -> bool:
+        log = Components(load(lake)).log
+        return any(ORPHAN in line.value for line in log.read(0, 0, 100))
+
+    return Case(lake, ("rescan",), announced)
+
+
+def to_upgrade(tmp: Path) -> Case:
+    lake = small_lake(tmp / "lake")
+    ledger_of(lake).set_fact("format", "2")
+    return Case(lake, ("upgrade",), lambda: main(["--lake", str(lake), "status"]) == 0)
+
+
+def to_back_up(tmp: Path) -> Case:
+    lake, file = small_lake(tmp / "lake"), tmp / "lake.backup"
+    tags = lambda: {  # noqa: E731
+        ref for table in ("bronze.events",) for ref in Components(load(lake)).catalog.load_table(table).metadata.refs
+    }
+    return Case(lake, ("backup", file), lambda: file.exists() and len(tags() - {"main"}) == 1)
+
+
+def to_restore(tmp: Path) -> Case:
+    lake, file = small_lake(tmp / "lake"), tmp / "lake.backup"
+    assert headwater(lake, "backup", file).returncode == 0
+    for name in ("catalog", "ledger"):
+        for each in lake.glob(f"{name}.db*"):
+            each.unlink()
+
+    def whole() -> bool:
+        with lakes.open(lake) as opened:
+            return len(opened.search("refund").hits) > 0 and len(opened._components.ledger.runs(9)) >= 1
+
+    return Case(lake, ("restore", file), whole)
+
+
+CASES = {"rescan": to_rescan, "upgrade": to_upgrade, "backup": to_back_up, "restore": to_restore}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_killed_at_every_step_a_task_is_finished_by_the_same_command(kind: str, tmp_path: Path) -> None:
+    case = CASES[kind](tmp_path)
+    kills = 0
+    # Killed when a step is done and nobody knows, then when it is noted; so each process gets one step further.
+    for fault in ("task.begun", *["task.done", "task.ended"] * 8):
+        ended = headwater(case.lake, *case.command, fault=fault)
+        if ended.returncode != -signal.SIGKILL:
+            assert ended.returncode == 0, ended.stderr
+            break
+        kills += 1
+    else:
+        ended = headwater(case.lake, *case.command)
+        assert ended.returncode == 0, ended.stderr
+    assert case.is_done()
+    assert kills >= 2 * len(stored_steps(case.lake, kind))
+
+
+def test_a_backup_that_is_killed_before_its_file_is_there_leaves_one_tag_when_it_is_made(tmp_path: Path) -> None:
+    case = to_back_up(tmp_path)
+    for _ in range(2):
+        assert headwater(case.lake, *case.command, fault="backup.pinned").returncode == -signal.SIGKILL
+    assert headwater(case.lake, *case.command).returncode == 0
+    assert case.is_done()
+
+
+@pytest.mark.parametrize("kind", [*CASES, "maintain", "migrate"])
+def test_what_a_dry_run_prints_is_what_is_applied(kind: str, tmp_path: Path) -> None:
+    if kind in CASES:
+        case = CASES[kind](tmp_path)
+    else:
+        lake, file = small_lake(tmp_path / "lake"), tmp_path / "other.toml"
+        file.write_text(f'[raw]\nuri = "{tmp_path}/raw"\n[ledger]\nuri = "sqlite:///{tmp_path}/other.db"\n')
+        case = Case(lake, ("maintain",) if kind == "maintain" else ("migrate", "--to", file), lambda: True)
+    printed = json.loads(headwater(case.lake, *case.command, "--dry-run", "--json").stdout)["steps"]
+    assert headwater(case.lake, *case.command).returncode == 0
+    applied = stored_steps(case.lake, kind)
+    # When it is, and which tag that makes, a second plan cannot know.
+    by_chance = {"from", "tag", "made_at", "serves_until", "started_at"}
+    known = [{name: value for name, value in step.items() if name not in by_chance} for step in printed]
+    assert known == [{name: value for name, value in step.items() if name not in by_chance} for step in applied]
+    assert printed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(Step):
+    action: ClassVar[str] = "add"
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    steps: tuple[Add, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"steps": [step.to_dict() for step in self.steps]}
+
+
+class Adding(Task[Sum]):
+    """Adds numbers to a fact, each expecting what the one before has left; somebody else may add in between."""
+
+    kind = "maintain"
+    step_types = (Add,)
+
+    def __init__(self, parts: Components, until: int, meddle: Callable[[], None] = lambda: None) -> None:
+        self._parts = parts
+        self._until = until
+        self._meddle = meddle
+
+    def plan(self) -> Sum:
+        begin = self._sum()
+        return Sum(tuple(Add(about="the sum", expects=str(n), number=1) for n in range(begin, self._until)))
+
+    def _sum(self) -> int:
+        return int(self._parts.ledger.fact("sum") or 0)
+
+    def state(self, step: Step) -> str:
+        self._meddle()
+        return str(self._sum())
+
+    def do(self, step: Step, held: Held) -> Result:
+        held.ledger.set_fact("sum", str(int(step.expects) + 1))
+        return {"sum": int(step.expects) + 1}
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Components:
+    return Components(load(small_lake(tmp_path / "lake")))
+
+
+def test_a_lake_that_moved_is_told_and_planned_for_anew(parts: Components) -> None:
+    once = [True]
+
+    def meddle() -> None:
+        if once and parts.ledger.fact("sum") == "2":
+            once.clear()
+            parts.ledger.set_fact("sum", "3")
+
+    said: list[str] = []
+    applied: Applied[Sum] = apply(Adding(parts, 5, meddle), parts, report=said.append)
+    assert parts.ledger.fact("sum") == "5"
+    assert said == ["the sum moved: expected 2, found 3. Planned anew."]
+    assert [result["sum"] for _, result in applied.results] == [1, 2, 4, 5]
+    assert [run.outcome for run in parts.ledger.runs(1)] == ["done"] and unfinished_plans(parts.ledger) == []
+
+
+def test_a_lake_that_never_rests_is_refused_with_what_moved(parts: Components) -> None:
+    def meddle() -> None:
+        parts.ledger.set_fact("sum", str(int(parts.ledger.fact("sum") or 0) + 1))
+
+    with pytest.raises(Conflict, match="the sum moved: expected"):
+        apply(Adding(parts, 100, meddle), parts)
+    assert unfinished_plans(parts.ledger) == [] and parts.ledger.runs(1)[0].outcome == "failed"
+
+
+def test_who_lost_any_of_its_leases_begins_no_further_step(parts: Components) -> None:
+    """A task of several leases that slept: another took one of them, be it not the first."""
+
+    class Slow(Adding):
+        kind = "upgrade"  # which holds them all
+        any_format = True
+
+        def do(self, step: Step, held: Held) -> Result:
+            if step.expects == "1":
+                with self._parts.ledger._database.transaction() as run:
+                    run("update leases set epoch = epoch + 1 where name = 'backup'")
+            return super().do(step, held)
+
+    with pytest.raises(Conflict, match="lost"):
+        apply(Slow(parts, 5), parts)
+    assert parts.ledger.fact("sum") == "1"
+
+
+def test_a_plan_of_a_newer_headwater_is_refused_and_left_to_it(parts: Components) -> None:
+    class Newer(Adding):
+        def do(self, step: Step, held: Held) -> Result:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apply(Newer(parts, 2), parts)
+    with parts.ledger._database.transaction() as run:
+        run("update plans set steps = replace(steps, 'add', 'multiply')")
+    with pytest.raises(Conflict, match="a step that this Headwater does not know: multiply"):
+        apply(Adding(parts, 2), parts)
+    assert len(unfinished_plans(parts.ledger)) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["maintain", "retire"])
+def test_killed_at_every_step_a_task_that_needs_spark_is_finished_too(kind: str, tmp_path: Path, engine: None) -> None:
+    lake = tmp_path / "lake"
+    rounds.use_cheap_models(lake)
+    with lakes.init(lake) as opened:
+        for number in range(6):
+            rounds.put_round(opened, rounds.make_media(tmp_path, number), 1)
+            opened.run()
+        before = rounds.contents(opened)
+        known: KnownModel = opened.models.book().find("transcribe", "ACTIVE")
+        other = replace(known, fingerprint="0" * 16, label="other", state=State.BESIDE)
+        change_book(opened._components.ledger, lambda book: book.with_model(other))
+    command = ("maintain",) if kind == "maintain" else ("retire", "transcribe", "0" * 16)
+    for fault in [*["task.done", "task.ended"] * 40, ""]:
+        ended = headwater(lake, *command, fault=fault)
+        if ended.returncode != -signal.SIGKILL:
+            assert ended.returncode == 0, ended.stderr
+            break
+    stored_steps(lake, kind)
+    with lakes.open(lake) as opened:
+        assert rounds.contents(opened) == before
+        if kind == "retire":
+            assert opened.models.book().get("transcribe", "0" * 16) is None
