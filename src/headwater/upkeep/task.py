@@ -127,7 +127,7 @@ def apply(
         applying = _Applying(task, parts, held, report or _silent, stepped or _silent)
         left = applying.find_left()
         if left is None:
-            plan = plan or task.plan()
+            plan = task.plan() if plan is None else plan
             if not plan.steps:
                 return Applied(plan)
         with _journalled(parts, task) as counts:

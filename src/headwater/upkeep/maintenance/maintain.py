@@ -266,7 +266,7 @@ def maintain(parts: Parts, report: Callable[[str], None]) -> list[TableDone]:
 def summarise(applied: Applied[MaintenancePlan]) -> list[TableDone]:
     """By table, the memo and uploads told as if they were some."""
     done = []
-    for care in applied.plan.tables if applied.plan else ():
+    for care in applied.plan.tables if applied.plan is not None else ():
         before, after = _of_table(applied.resumed, care.table), _of_table(applied.results, care.table)
         if before or after:
             done.append(_table_done(care, before or [], after or []))
