@@ -279,6 +279,25 @@ def test_a_plan_of_a_newer_headwater_is_refused_and_left_to_it(parts: Components
     assert len(unfinished_plans(parts.ledger)) == 1
 
 
+def test_a_plan_that_was_refused_at_its_first_step_is_not_gone_on_with_and_a_later_fault_is(parts: Components) -> None:
+    class Refusing(Adding):
+        at = "0"
+
+        def do(self, step: Step, held: Held) -> Result:
+            if step.expects == self.at:
+                raise Conflict("Not now.")
+            return super().do(step, held)
+
+    refusing = Refusing(parts, 3)
+    for at, left in (("0", 0), ("1", 1)):
+        refusing.at = at
+        with pytest.raises(Conflict, match="Not now"):
+            apply(refusing, parts)
+        assert len(unfinished_plans(parts.ledger)) == left
+    applied = apply(Adding(parts, 3), parts)
+    assert [result["sum"] for _, result in applied.resumed] == [1, 2, 3]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["maintain", "retire"])

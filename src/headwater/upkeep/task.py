@@ -26,7 +26,7 @@ from headwater.storage.ledger.plans import (
     unfinished_plans,
 )
 from headwater.upkeep import work
-from headwater.upkeep.journal import DONE
+from headwater.upkeep.journal import DONE, FAILED
 from headwater.upkeep.parts import Parts
 
 MOVED: Final = "moved"
@@ -202,6 +202,7 @@ class _Applying(Generic[P]):
     def _carry_out(
         self, plan_id: int, steps: Sequence[Step], begun: frozenset[int], ended: Mapping[int, Result]
     ) -> None:
+        done = len(self.results)
         try:
             for number, step in enumerate(steps):
                 if number in ended and self._task.stands(step):
@@ -209,10 +210,11 @@ class _Applying(Generic[P]):
                 else:
                     self._do(plan_id, number, step, begun=number in begun)
         except BaseException as error:
-            # The ledger may be what failed. Without an outcome the plan is found, and gone on with.
-            if isinstance(error, Moved):
-                with suppress(HeadwaterError):
-                    finish_plan(self._held.ledger, plan_id, MOVED, self._clock())
+            # Without an outcome the plan is found, and gone on with. One that was refused before it did anything is not.
+            outcome = MOVED if isinstance(error, Moved) else FAILED
+            if outcome == MOVED or (_is_refusal(error) and len(self.results) == done):
+                with suppress(HeadwaterError):  # the ledger may be what failed
+                    finish_plan(self._held.ledger, plan_id, outcome, self._clock())
             raise
         finish_plan(self._held.ledger, plan_id, DONE, self._clock())
 
@@ -251,6 +253,10 @@ def load_steps(types: Sequence[type[Step]], stored: Sequence[Mapping[str, Any]])
                 "Finish it with the Headwater that began it."
             ) from error
     return tuple(steps)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, HeadwaterError) and not error.retryable
 
 
 def _frozen(value: Any) -> Any:
