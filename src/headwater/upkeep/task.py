@@ -210,7 +210,7 @@ class _Applying(Generic[P]):
                 else:
                     self._do(plan_id, number, step, begun=number in begun)
         except BaseException as error:
-            # Without an outcome the plan is found, and gone on with. One that was refused before it did anything is not.
+            # Without an outcome the plan is found, and gone on with. One that was refused before it did a thing is not.
             outcome = MOVED if isinstance(error, Moved) else FAILED
             if outcome == MOVED or (_is_refusal(error) and len(self.results) == done):
                 with suppress(HeadwaterError):  # the ledger may be what failed
