@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Two at a time: tests wait for processes as often as for a core. Those of a file stay together.
+AT_ONCE := -n 2 --dist loadfile
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check stack test-stack bench bench-peers soak clean
 
@@ -15,7 +17,7 @@ demo: setup ## Run the main job end to end on real media, in about a minute
 	@$(BIN)/headwater demo
 
 test: check ## Check, then run every test that needs no servers
-	@$(BIN)/pytest -m "not soak and not kills"
+	@$(BIN)/pytest $(AT_ONCE) -m "not soak and not kills"
 
 check: setup ## Lint, format, types (strict) and import contracts
 	@$(BIN)/ruff check
@@ -29,7 +31,7 @@ stack: setup ## Start Kafka, S3, Postgres and a Spark cluster on this machine, d
 test-stack: setup ## Run the tests that need those servers; fetches, builds and starts them by itself
 	@$(BIN)/python -m headwater.stack.prepare
 	@$(BIN)/pytest -m kills
-	@$(BIN)/pytest -m "not soak" tests/stack
+	@$(BIN)/pytest $(AT_ONCE) -m "not soak" tests/stack
 
 bench: setup ## Measure start, framework, search, models, replay and upgrade beside plain arms (an hour)
 	@for name in start framework search models replay upgrade; do $(BIN)/python benchmarks/$$name.py || exit 1; done

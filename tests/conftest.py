@@ -1,6 +1,8 @@
 """Fixtures that more than one file needs: a lake's settings, and a Spark whose engine is started once for all tests."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 # Spark's workers and the decoding children must find the tests' own models.
 os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+# A shell that starts the tests in the background has them, and so every child, ignore Ctrl-C.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def lake_settings(directory: Path, **options: str | float) -> Settings:

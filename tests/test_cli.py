@@ -288,10 +288,7 @@ def test_a_reader_that_went_away_is_no_error(lake: Path) -> None:
 def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
     line = [*PROGRAM, "--lake", str(empty), "put", "-", "--customer", "acme"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # Whoever started the tests in the background has told them, and so this child, to ignore the signal.
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(line, text=True, **pipes)  # type: ignore[call-overload]
-    signal.signal(signal.SIGINT, usual)
     assert process.stdin is not None
     process.stdin.write("hello\n")
     process.stdin.flush()
