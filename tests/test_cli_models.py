@@ -171,7 +171,7 @@ class _Terminal(io.StringIO):
 
 def test_retire_plans_and_a_key_that_is_not_set_does_not_hinder_a_quote(call: Callable[..., Answer]) -> None:
     plan = call("retire", "transcribe", "heard", "--dry-run", "--json").json
-    assert set(plan) == {"step", "model", "fingerprint", "state", "rows", "vectors", "applied"}
+    assert set(plan) == {"step", "model", "fingerprint", "state", "rows", "vectors", "steps", "applied"}
     assert plan["rows"]["silver.transcripts"] == 1 and not plan["applied"]
     drawn = call("retire", "transcribe", "heard", "--dry-run").out
     assert "To be removed" in drawn and f"Do it: headwater retire transcribe {NEW}" in drawn

@@ -75,7 +75,7 @@ def test_an_upgrade_goes_step_by_step_and_a_killed_one_goes_on_where_it_was(tmp_
     said: list[str] = []
     applied = apply(task, parts, report=said.append)
     assert done == ["first", "second"]
-    assert [step.to_dict()["purpose"] for step, _ in applied.resumed] == ["the second step"]
+    assert [step.to_dict()["purpose"] for step, _ in applied.resumed] == ["the first step", "the second step"]
     assert said == ["Going on where it was stopped: 1 of 2 steps are done."]
     check_format(parts.ledger, wanted=FORMAT + 2)
 

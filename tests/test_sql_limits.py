@@ -50,7 +50,7 @@ def wait_for(sign: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def children(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children() if "query_child" in " ".join(child.cmdline())]
+    return [child for child in process.children() if "headwater.storage.query.child" in " ".join(child.cmdline())]
 
 
 # Some of these the engine cannot interrupt once they have begun.

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @with_session
 def command(session: Session, reason: str | None, model: str | None) -> None:
     from headwater.cli.progress import Bars
+    from headwater.upkeep.quarantine import check_reason
 
+    reason = check_reason(reason) if reason else None
     with session.open() as lake:
         step = _step_of(lake, model) if model else None
         if lake.status()["quarantined"]:

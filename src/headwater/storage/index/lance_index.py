@@ -205,9 +205,12 @@ class LanceIndex:
 
     def _refuse_if_others(self, fingerprint: str) -> None:
         """Vectors of two models are never compared: their numbers mean different things."""
-        if others := self._all_tables():
-            held = ", ".join(table.name.removeprefix(_PREFIX) for table in others)
-            raise Conflict(f"The index holds vectors of {held}, none of {fingerprint}. Embed anew with: headwater run")
+        held = [table.name.removeprefix(_PREFIX) for table in self._all_tables()]
+        # A run may be making its table at this very moment: then it is empty, and no other's.
+        if held and fingerprint not in held:
+            raise Conflict(
+                f"The index holds vectors of {', '.join(held)}, none of {fingerprint}. Embed anew with: headwater run"
+            )
 
     def _create(self, fingerprint: str, dimension: int) -> "Table":
         if not fingerprint.isalnum():
