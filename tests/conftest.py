@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import headwater
 from headwater.settings import Settings, resolve
 from headwater.storage.spark.session import start_spark, stop_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark's workers and the decoding children must find the tests' own models.
-os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+# Spark's workers and every other child must find the tests' own models, and the Headwater that is tested: an installed
+# one may be of another clone.
+os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parent, Path(headwater.__file__).parents[1])))
 # A shell that starts the tests in the background has them, and so every child, ignore Ctrl-C.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)

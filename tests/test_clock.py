@@ -32,7 +32,6 @@ def run_elsewhere(lake: Lake, skew: timedelta) -> None:
     """By a process whose clock is off."""
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent),
         "HEADWATER_CLOCK_SKEW_SECONDS": str(skew.total_seconds()),
     }
     command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run", "--once"]

@@ -48,7 +48,7 @@ CERTAIN = ("bronze", "quarantine", "derive.memoised", "derive.quarantined", "der
 
 def run_lake(lake: Path, calls: Path, kill: str | None = None) -> int:
     """`kill` is a named point, or `after N s`."""
-    environment = {**os.environ, "HEADWATER_CALLS": str(calls), "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "HEADWATER_CALLS": str(calls)}
     environment.pop("HEADWATER_FAULT", None)
     seconds = 240.0
     if kill and kill.startswith("after "):

@@ -1,6 +1,5 @@
 """What the flow promises, on real parts: one Spark engine for all of these, a lake for each."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -279,9 +278,8 @@ def _wait_for(condition: object, seconds: float = 120) -> None:
 
 def test_sigterm_ends_a_stream_cleanly_and_leaves_the_lake_free(lake: Lake) -> None:
     command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     lake.put_text("please call me back", customer="acme", id="t1", at=AT)
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         _wait_for(lambda: lake._components.index.position() == 1)
         process.send_signal(signal.SIGTERM)

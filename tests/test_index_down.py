@@ -1,7 +1,6 @@
 """An index that is down or wiped holds up nobody: tables go on, search says what it lacks, and it catches up."""
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -34,9 +33,8 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @contextmanager
 def stream(lake: Lake) -> Iterator["subprocess.Popen[str]"]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         yield process
         process.send_signal(signal.SIGTERM)
@@ -110,8 +108,7 @@ def test_a_run_that_ends_by_itself_brings_tables_up_to_date_and_says_that_the_in
 
 def headwater(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 300
 
 
 def start(lake: Lake, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment}
+    given = {**os.environ, **environment}
     line = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), *arguments]
     return subprocess.Popen(line, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -88,8 +88,7 @@ with lakes.open(sys.argv[1]) as lake:
 
 @pytest.mark.soak
 def test_a_program_whose_jvm_was_killed_starts_another_when_it_runs_again(lake: Lake) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     line = [sys.executable, "-c", _AGAIN, str(lake.settings.lake)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     assert "'bronze': 1" in done.stdout and "Traceback" not in done.stderr, done

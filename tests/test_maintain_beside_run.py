@@ -1,6 +1,5 @@
 """Maintenance beside a run under load: both end well, and the index has what the embeddings have."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -27,9 +26,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 def start(lake: Path, *arguments: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     line = [sys.executable, "-c", _EAGER, "--lake", str(lake), *arguments]
-    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def wait_until_followed(lake: Lake, running: "subprocess.Popen[str]", events: int) -> None:

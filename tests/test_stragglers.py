@@ -1,6 +1,5 @@
 """An object that takes long is done beside the others: nobody waits for it, and it is not lost."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import hostile
 import media
-import pytest
 
 from headwater import lake as lakes
 from headwater.demo.drawing import wav_bytes
@@ -92,8 +90,7 @@ def test_an_object_that_was_set_aside_is_done_by_the_next_run_when_one_is_killed
         put_sound(lake, tmp_path, "loud", 9_000)
         put_sound(lake, tmp_path, "quiet", 100)
     drive = "import sys, headwater; headwater.open(sys.argv[1]).run()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    process = subprocess.Popen([sys.executable, "-c", drive, str(lake.settings.lake)], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", drive, str(lake.settings.lake)])
     try:
         await_that(lambda: (tmp_path / "calls").read_text().count("loud at work") == 2)  # in its batch, then beside it
     finally:
@@ -137,8 +134,3 @@ def test_a_slow_object_that_is_never_done_ends_at_the_operators_limit(engine: No
         (row,) = lake.quarantine()["rows"]
         assert row["reason"] == "TIMEOUT" and "limits.object_seconds" in row["detail"]
         assert not lake.pending()
-
-
-@pytest.fixture(autouse=True)
-def paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))

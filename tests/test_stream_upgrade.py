@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 240
 def streaming(lake: Path, calls: Path) -> Iterator[str]:
     """`headwater run` until the block ends, then SIGTERM; gives the address of its metrics."""
     line = [sys.executable, "-m", "headwater", "run", "--metrics-port", "0", "--lake", str(lake)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "HEADWATER_CALLS": str(calls)}
+    environment = {**os.environ, "HEADWATER_CALLS": str(calls)}
     process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         assert process.stderr is not None

@@ -40,7 +40,6 @@ def start(lake: Lake, point: str, *command: str) -> "subprocess.Popen[str]":
     name, _, count = point.partition(":")
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent),
         "HEADWATER_FAULT": f"{name}:{count or 1}:stop",
     }
     line = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), *command]

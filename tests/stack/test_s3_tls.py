@@ -110,8 +110,7 @@ def test_a_lake_whose_every_object_is_behind_it_runs_and_is_searched(settings: S
     with lakes.init(lake_directory) as lake:
         rounds.put_round(lake, rounds.make_media(tmp_path / "media", 0), 0)
     line = [sys.executable, "-m", "headwater", "run", "--once", "--lake", str(lake_directory)]
-    variables = {**os.environ, "PYTHONPATH": str(Path(rounds.__file__).parent)}
-    done = subprocess.run(line, check=False, env=variables, capture_output=True, text=True)
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     with lakes.open(lake_directory) as lake:
         assert not lake.pending()

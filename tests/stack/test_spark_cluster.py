@@ -77,8 +77,7 @@ def for_the_cluster(directory: Path, variable: str = "PYTHONPATH", value: object
 def drive(lake: Path, *options: str, command: str = "run", timeout: float = 400) -> None:
     """In a process of its own: this one may have a Spark already."""
     line = [sys.executable, "-m", "headwater", command, "--once", "--lake", str(lake), *options]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    done = subprocess.run(line, check=False, env=environment, timeout=timeout, capture_output=True, text=True)
+    done = subprocess.run(line, check=False, timeout=timeout, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -138,8 +137,7 @@ def test_a_submitted_run_that_is_told_to_stop_stops_and_gives_its_lease_back(clu
     line = [sys.executable, "-m", "headwater", "submit", "--lake", str(lake), "--master", cluster_url]
     with (tmp_path / "said").open("w") as said, lakes.open(lake) as opened:
         parts = opened._components
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-        with subprocess.Popen(line, env=environment, stdout=said, stderr=said) as waiting:
+        with subprocess.Popen(line, stdout=said, stderr=said) as waiting:
             deadline = time.monotonic() + 300
             while not (tmp_path / "calls").exists() and waiting.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -158,8 +156,7 @@ def test_executors_come_when_there_is_work_and_go_when_there_is_none(
     with (lake / FILE_NAME).open("a") as settings:
         settings.write(ON_DEMAND.format(events=tmp_path / "events"))
     line = [sys.executable, "-m", "headwater", "run", "--lake", str(lake), "--master", cluster_url]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    with (tmp_path / "said").open("w") as said, subprocess.Popen(line, env=environment, stderr=said) as running:
+    with (tmp_path / "said").open("w") as said, subprocess.Popen(line, stderr=said) as running:
         deadline = time.monotonic() + 300
         while "SparkListenerExecutorRemoved" not in (happened := told_in(tmp_path / "events")):
             assert running.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()[-3000:]
