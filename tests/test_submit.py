@@ -14,8 +14,11 @@ import pytest
 from conftest import lake_settings
 
 from headwater.cli.main import main
+from headwater.domain.model_book import KnownModel, State
 from headwater.errors import InvalidRequest
 from headwater.settings import resolve
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.model_book import change_book
 from headwater.storage.spark.packed_environment import PYTHON, is_shipped, jars_conf, own_modules, pack, shipped_conf
 from headwater.storage.spark.session import engine_conf
 from headwater.storage.spark.submit import submit_line
@@ -162,6 +165,24 @@ def test_models_of_the_lakes_own_are_shipped_by_their_module(tmp_path: Path) -> 
     assert own_modules(named)["cheap_models"] == Path(__file__).parent / "cheap_models.py"
     with pytest.raises(InvalidRequest, match="no module nowhere"):
         own_modules(lake_settings(tmp_path, **{"models.embed": "nowhere.at_all:Model"}))
+
+
+def test_a_model_is_shipped_whoever_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any setting of a model, a section that gives a place a name, or the book alone, where a replay brought it in."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("pictures_of_mine", "scans_of_mine", "named_of_mine", "replayed_of_mine"):
+        (tmp_path / f"{module}.py").write_text("class Model: ...\n")
+    document = {
+        "models": {"picture": "pictures_of_mine:Model", "scans": "scans_of_mine:Model", "transcribe": "better"},
+        "model": {"better": {"kind": "named_of_mine:Model", "size": 2}, "old": {"kind": "gone_since:Model"}},
+    }
+    settings = resolve(tmp_path / "lake", document, {}, {})
+    settings.lake.mkdir()
+    place = "replayed_of_mine:Model"
+    known = KnownModel("caption", place, "mine 1", "0" * 16, State.BESIDE, "2026-03-01T00:00:00Z", replayed=True)
+    change_book(open_ledger(settings.text("ledger.uri")), lambda book: book.with_model(known))
+    shipped = {name for name in own_modules(settings) if name != "headwater"}
+    assert shipped == {"pictures_of_mine", "scans_of_mine", "named_of_mine", "replayed_of_mine"}
 
 
 # As spark-submit: it starts the driver, ends as that ends, and dies of a signal without telling it.

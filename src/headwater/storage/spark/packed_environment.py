@@ -1,6 +1,6 @@
 """Packed environment: this Python's packages, Headwater and the lake's models in one archive for a cluster's executors.
 
-Reads   the environment's site-packages, the modules that models.* name
+Reads   the environment's site-packages, the modules that models.*, [model.NAME] and the model book name
 Writes  <cache>/environments/<digest>.tar.gz, of which the newest few stay and those that a run uses
 Key     what is packed, by name, size and time of each file: packing again what is there already costs a listing.
 
@@ -25,12 +25,14 @@ from urllib.parse import urlsplit
 
 from headwater import errors
 from headwater.errors import InvalidRequest
-from headwater.settings import Settings
+from headwater.settings import SETTINGS, Settings
 from headwater.storage.io.cache import cache_directory, remove_unfinished
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.model_book import read_book
 
 NAME: Final = "environment"
 PYTHON: Final = f"./{NAME}/bin/python"
-_MODEL_SETTINGS: Final = ("models.transcribe", "models.caption", "models.extract", "models.embed")
+_MODEL_SETTINGS: Final = tuple(setting.name for setting in SETTINGS if setting.name.startswith("models."))
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 # Compiled afresh where it runs; installers and links into a clone are of no use there.
 _LEFT_OUT: Final = ("__pycache__", "pip", "setuptools", "_distutils_hack", "wheel")
@@ -97,19 +99,43 @@ def site_packages() -> Path:
 
 
 def own_modules(settings: Settings) -> dict[str, Path]:
-    """Headwater, and the modules of models that are named `module:Class`; by the name they are imported by."""
+    """Headwater, and the modules of models that are named `module:Class`; by the name they are imported by.
+
+    InvalidRequest where a setting names a module that is not there. What else is not there is nobody's model now: a
+    section that no setting names, or a model of the book that was let go.
+    """
     found = {"headwater": Path(errors.__file__).parent}
     for name in _MODEL_SETTINGS:
-        module, colon, _ = settings.text(name).partition(":")
-        top = module.partition(".")[0]
-        if not colon or top in found:
-            continue
-        spec = importlib.util.find_spec(top)
-        if spec is None or spec.origin is None:
-            raise InvalidRequest(f"{name} is {settings.text(name)}, but there is no module {top} to ship.")
-        origin = Path(spec.origin)
-        found[top] = origin.parent if origin.name == "__init__.py" else origin
+        top = _module_of(settings.text(name))
+        if top and top not in found:
+            origin = _find_module(top)
+            if origin is None:
+                raise InvalidRequest(f"{name} is {settings.text(name)}, but there is no module {top} to ship.")
+            found[top] = origin
+    for top in filter(None, map(_module_of, _other_models(settings))):
+        if top not in found and (origin := _find_module(top)) is not None:
+            found[top] = origin
     return found
+
+
+def _other_models(settings: Settings) -> Iterator[str]:
+    """A model that was brought in by a replay stands in the book alone."""
+    yield from (str(options.get("kind", "")) for options in settings.models.values())
+    yield from (model.name for model in read_book(open_ledger(settings.text("ledger.uri"))).models)
+
+
+def _module_of(place: str) -> str:
+    """The outermost package of `package.module:Class`; empty for a model that is known by a name."""
+    module, colon, _ = place.partition(":")
+    return module.partition(".")[0] if colon else ""
+
+
+def _find_module(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    origin = Path(spec.origin)
+    return origin.parent if origin.name == "__init__.py" else origin
 
 
 def pack(site: Path, modules: Mapping[str, Path], report: Callable[[str], None]) -> Path:
