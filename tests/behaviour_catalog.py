@@ -13,7 +13,7 @@ from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 
 def test_creating_the_tables_twice_is_once(settings: Settings) -> None:
@@ -39,7 +39,7 @@ def test_a_table_keeps_the_contract_of_its_value(settings: Settings) -> None:
         assert made.format_version == 2
         assert made.location().startswith(catalogs.warehouse_uri(settings))
         assert made.properties["write.metadata.metrics.column.seq"] == "full"
-        assert catalogs.progress(made) == Progress()
+        assert read_progress(settings, table) == Progress()
 
 
 def test_properties_change_only_where_the_expectation_holds(settings: Settings) -> None:
@@ -58,7 +58,7 @@ def test_properties_change_only_where_the_expectation_holds(settings: Settings) 
             {"headwater.next_seq": None},
             {"headwater.next_seq": "9"},
         )
-    assert catalogs.progress(catalogs.load(catalog, "bronze.events")).next_seq == 5
+    assert read_progress(settings, EVENTS).next_seq == 5
 
 
 def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
@@ -85,7 +85,7 @@ def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert catalogs.progress(catalogs.load(catalogs.open_catalog(settings), "events")).next_seq == 20
+    assert read_progress(settings, EVENTS).next_seq == 20
 
 
 def test_a_missing_table_is_not_found(settings: Settings) -> None:
@@ -94,11 +94,11 @@ def test_a_missing_table_is_not_found(settings: Settings) -> None:
         catalogs.load(catalog, "silver.nothing")
 
 
-def test_a_peek_sees_what_was_just_committed(settings: Settings) -> None:
+def test_progress_is_read_as_it_was_just_committed(settings: Settings) -> None:
     catalog = catalogs.open_catalog(settings)
     with pytest.raises(NotFound, match="headwater init"):
-        peek_progress(settings, EVENTS)
+        read_progress(settings, EVENTS)
     catalogs.create_tables(catalog)
-    assert peek_progress(settings, EVENTS) == Progress()
+    assert read_progress(settings, EVENTS) == Progress()
     catalogs.set_properties_if(catalog, EVENTS.name, {NEXT_SEQ: None}, {NEXT_SEQ: "7"})
-    assert peek_progress(settings, EVENTS).next_seq == 7
+    assert read_progress(settings, EVENTS).next_seq == 7

@@ -14,7 +14,7 @@ from headwater.domain.tables import EVENTS, TABLES
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.log.directory_log import DirectoryLog
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 CHEAP = """\
 [models]
@@ -76,7 +76,7 @@ def _rows(table: pa.Table, key: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def check_raw_is_counted(lake: Lake) -> None:
     """Bronze counts the raw objects with its rows: what `status` tells from that is what its rows say."""
-    counted = peek_progress(lake.settings, EVENTS).raw
+    counted = read_progress(lake.settings, EVENTS).raw
     rows = lake.table("events").to_arrow().to_pylist()
     objects = [row["pointer"]["size"] for row in rows if row["first_of_object"] and row["modality"] != "chat"]
     assert counted == {"rows": len(rows), "objects": len(objects), "bytes": sum(objects)}

@@ -23,8 +23,8 @@ from headwater.storage.ledger.hold_lease import holding
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables import commit, warehouse_files
 from headwater.storage.tables.commit import Base, Committer, Landing, SqlTables
-from headwater.storage.tables.metadata import Edit, edit_for, snapshot_ids
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.metadata import Edit, edit_for, progress_in, snapshot_ids
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rewrite_files import remove_rows
 from headwater.storage.tables.writer import TableWriter
 
@@ -38,10 +38,10 @@ def made(settings: Settings) -> Settings:
 def moving(committer: Committer, position: int) -> Base | None:
     def propose() -> tuple[Base, Edit] | None:
         base = committer.tables.base(METADATA.name)
-        after = base.progress.advanced({EVENTS.name: position}, rows=0)
-        if base.progress.seq_of(EVENTS.name) not in {0, position}:
+        after = progress_in(base.metadata).advanced({EVENTS.name: position}, rows=0)
+        if progress_in(base.metadata).seq_of(EVENTS.name) not in {0, position}:
             raise Conflict("somebody else moved it")
-        return (base, edit_for(base.metadata, after, None)) if after != base.progress else None
+        return (base, edit_for(base.metadata, after, None)) if after != progress_in(base.metadata) else None
 
     return committer.commit(METADATA.name, propose)
 
@@ -50,7 +50,7 @@ def moving(committer: Committer, position: int) -> Base | None:
 def test_a_move_lands_once_whatever_becomes_of_the_answer(made: Settings, wire: str) -> None:
     committer, _ = losing_committer(made, wire)
     moving(committer, 7)
-    assert peek_progress(made, METADATA).seq_of(EVENTS.name) == 7
+    assert read_progress(made, METADATA).seq_of(EVENTS.name) == 7
 
 
 def test_an_outcome_that_nobody_tells_is_unknown_and_found_out_by_who_reads(
@@ -69,7 +69,7 @@ def test_an_outcome_that_nobody_tells_is_unknown_and_found_out_by_who_reads(
         moving(committer, 7)
     assert unknown.value.exit_code == 7
     assert before <= files_of(made)
-    assert peek_progress(made, METADATA).seq_of(EVENTS.name) == 7, "it had landed"
+    assert read_progress(made, METADATA).seq_of(EVENTS.name) == 7, "it had landed"
 
 
 def test_a_catalog_that_falls_silent_before_a_second_try_leaves_the_outcome_unknown(made: Settings) -> None:
@@ -81,7 +81,7 @@ def test_a_catalog_that_falls_silent_before_a_second_try_leaves_the_outcome_unkn
         if (trouble := next(tries)) is not None:
             raise trouble
         base = committer.tables.base(METADATA.name)
-        return base, edit_for(base.metadata, base.progress.advanced({EVENTS.name: 7}, rows=0), None)
+        return base, edit_for(base.metadata, progress_in(base.metadata).advanced({EVENTS.name: 7}, rows=0), None)
 
     with pytest.raises(OutcomeUnknown, match="warehouse does not answer"):
         committer.commit(METADATA.name, propose)
@@ -187,12 +187,12 @@ def test_rows_land_once_whatever_becomes_of_the_answer(lake: Lake, wire: str) ->
     given = rows(MESSAGES, [{"object_id": f"o{number}", "text": "hello"} for number in range(3)])
     for kind in ("done", wire, "done"):
         writer._committer, _ = losing_committer(lake.settings, kind)
-        since = writer.progress(MESSAGES)
+        since = read_progress(writer.tables, MESSAGES)
         position = {EVENTS.name: since.seq_of(EVENTS.name) + 3}
         assert writer.publish(MESSAGES, given.select(MESSAGES.columns), position, since=since, stage="derive") == 3
     base = Committer(lake.settings).tables.base(MESSAGES.name)
     assert len(snapshot_ids(base.metadata)) == 3
-    assert base.progress.next_seq == base.progress.seq_of(EVENTS.name) == 9
+    assert progress_in(base.metadata).next_seq == progress_in(base.metadata).seq_of(EVENTS.name) == 9
     assert lake.spark.table("lake.silver.messages").count() == 9
     assert sorted(lake.table("messages").to_arrow()["seq"].to_pylist()) == list(range(9))
 
@@ -200,11 +200,11 @@ def test_rows_land_once_whatever_becomes_of_the_answer(lake: Lake, wire: str) ->
 def test_a_position_that_moved_since_it_was_read_refuses_the_rows(lake: Lake) -> None:
     slow, quick = (TableWriter(lake.spark, lake.settings) for _ in range(2))
     given = rows(MESSAGES, [{"object_id": "a", "text": "hello"}]).select(MESSAGES.columns)
-    since = slow.progress(MESSAGES)
+    since = read_progress(slow.tables, MESSAGES)
     quick.publish(MESSAGES, given, {EVENTS.name: 4}, since=since, stage="derive")
     with pytest.raises(Conflict, match="expected=None found=4"):
         slow.publish(MESSAGES, given, {EVENTS.name: 2}, since=since, stage="derive")
-    assert slow.progress(MESSAGES) == Progress(1, {EVENTS.name: 4})
+    assert read_progress(slow.tables, MESSAGES) == Progress(1, {EVENTS.name: 4})
 
 
 def test_a_smaller_epoch_than_the_table_has_seen_is_refused_everything(lake: Lake) -> None:
@@ -220,7 +220,7 @@ def test_a_smaller_epoch_than_the_table_has_seen_is_refused_everything(lake: Lak
     ):
         with pytest.raises(Conflict, match="took over"):
             call()
-    assert new.progress(MESSAGES).next_seq == 1
+    assert read_progress(new.tables, MESSAGES).next_seq == 1
     assert lake.spark.table("lake.silver.messages").count() == 1
 
 
@@ -230,11 +230,11 @@ def test_who_took_over_and_found_nothing_to_do_leaves_the_fencing_to_the_next_ho
     lake.put_text("hello", customer="acme", id="a")
     lake.run()
     for table in TABLES:
-        assert peek_progress(lake.settings, table).epoch > asleep.epoch, table.name
-    before = peek_progress(lake.settings, QUARANTINE).epoch
+        assert read_progress(lake.settings, table).epoch > asleep.epoch, table.name
+    before = read_progress(lake.settings, QUARANTINE).epoch
     lake.put_text("hello again", customer="acme", id="b")
     lake.run()
-    assert peek_progress(lake.settings, QUARANTINE).epoch == before, "it was done once"
+    assert read_progress(lake.settings, QUARANTINE).epoch == before, "it was done once"
 
 
 def test_who_took_over_and_failed_half_way_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
@@ -262,7 +262,7 @@ def test_a_ledger_that_counts_anew_is_raised_above_what_the_tables_have_seen(lak
     TableWriter(lake.spark, lake.settings, epoch=41).fence()
     lake.put_text("hello", customer="acme", id="a")
     assert lake.run().done["bronze"] == 1
-    assert peek_progress(lake.settings, EVENTS).epoch == 42
+    assert read_progress(lake.settings, EVENTS).epoch == 42
 
 
 def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> None:

@@ -22,6 +22,7 @@ from headwater.storage.tables import writer as table_writer
 from headwater.storage.tables.commit import Committer
 from headwater.storage.tables.expire_snapshots import HOUR_MS, Keep, expirable
 from headwater.storage.tables.metadata import snapshot_ids
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rewrite_files import remove_rows
 from headwater.storage.tables.writer import TableWriter
 
@@ -157,7 +158,7 @@ def test_commits_let_go_of_old_snapshots_and_of_no_file_that_is_needed(
     assert files(lake) == needed(lake)
     assert lake.spark.table("lake.silver.messages").count() == 38
     assert lake.spark.sql("select * from lake.silver.messages version as of 'keep-me'").count() == 14
-    assert writer.progress(MESSAGES).seq_of(EVENTS.name) == 40
+    assert read_progress(writer.tables, MESSAGES).seq_of(EVENTS.name) == 40
 
 
 def test_files_that_a_compaction_replaced_go_with_the_last_snapshot_that_had_them(lake: Lake) -> None:

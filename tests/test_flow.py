@@ -21,6 +21,7 @@ from headwater.errors import Conflict
 from headwater.lake import Lake
 from headwater.settings import load
 from headwater.storage.tables import writer as table_writer
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 from headwater.upkeep.maintenance.maintain import Maintain, summarise
 from headwater.upkeep.task import apply
@@ -222,7 +223,7 @@ def test_a_second_writer_of_a_stage_is_refused_and_leaves_no_row(lake: Lake, mon
     with pytest.raises(Conflict, match="Another writer"):
         writer.publish(MESSAGES, rows, {EVENTS.name: 1}, stage="derive")
     assert lake.table("messages").to_arrow().num_rows == 1
-    assert writer.progress(MESSAGES).next_seq == 1
+    assert read_progress(writer.tables, MESSAGES).next_seq == 1
 
 
 def test_batches_are_cut_by_bytes_as_well_as_by_rows(engine: None, tmp_path: Path) -> None:

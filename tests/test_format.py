@@ -11,14 +11,14 @@ from lakes import small_lake
 from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.components import Components
-from headwater.domain.progress import SNAPSHOT
+from headwater.domain.progress import SNAPSHOT, STAMP
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
 from headwater.errors import Conflict, NotFound
 from headwater.settings import load
 from headwater.storage.ledger.ledger import Ledger, open_ledger
-from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.read_progress import peek_progress
-from headwater.storage.tables.schema_evolution import _stamp
+from headwater.storage.tables.metadata import progress_in
+from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.snapshots import history_of
 from headwater.upkeep.format import FORMAT, check_format, set_format
 from headwater.upkeep.task import apply
 from headwater.upkeep.upgrade import Upgrade, UpgradeLake, plan_upgrade
@@ -131,8 +131,8 @@ def test_a_lake_from_before_stamps_is_upgraded_and_can_be_rolled_back_from_then_
         assert lake._components.ledger.claim_first("event", [("seen-before", "h", 0, 9)])["seen-before"] == ("h", 0, 1)
         for table in TABLES:
             loaded = lake._components.reader.load_table(table.name)
-            stamps = [snapshot for snapshot in loaded.snapshots() if _stamp(snapshot.summary)]
+            stamps = [snapshot for snapshot in loaded.snapshots() if snapshot.summary and snapshot.summary.get(STAMP)]
             assert len(stamps) == 1, "once, however often it was done"
             assert any(spec.is_unpartitioned() for spec in loaded.specs().values())
-            assert peek_progress(lake.settings, table) == catalogs.progress(loaded)
+            assert read_progress(lake.settings, table) == progress_in(history_of(loaded))
             assert loaded.properties[SNAPSHOT] == str(stamps[0].snapshot_id)

@@ -27,7 +27,7 @@ from headwater.settings import Value, resolve
 from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.directory_log import DirectoryLog
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 from headwater.upkeep.work import new_run, recorded
 
@@ -58,7 +58,7 @@ def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None
         parts.log.expire(utc_now() + timedelta(days=400), {}, force=True)
         say(lake, "c")
         run._intake.drain()
-    assert peek_progress(lake.settings, EVENTS).offsets == {0: 5}
+    assert read_progress(lake.settings, EVENTS).offsets == {0: 5}
     assert [run.detail for run in parts.ledger.unfinished(LOST)] == [
         {"partition": 0, "first": 2, "until": 4, "cause": "expired unread"}
     ]

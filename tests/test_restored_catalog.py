@@ -10,7 +10,7 @@ from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, TRANSCRIPTS
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 MODELS = """\
 [models]
@@ -63,7 +63,7 @@ def test_texts_wait_for_the_embedder_that_the_ledger_knows_and_none_is_passed(en
     headwater(lake, "restore", backup)
     with lakes.open(lake) as opened:
         assert vectors(opened, "cheap-embedder 1") == Counter()
-        assert peek_progress(opened.settings, EMBEDDINGS).seq_of(MESSAGES.name) == 2
+        assert read_progress(opened.settings, EMBEDDINGS).seq_of(MESSAGES.name) == 2
         say(opened, "d")
         assert vectors(opened, "cheap-embedder 1") == Counter("abcd"), "each once, and none is left out"
         assert {hit.entry.model for hit in opened.search("line c of the story").hits} == {"cheap-embedder 1"}
@@ -104,7 +104,7 @@ def test_calls_wait_for_the_transcriber_that_the_ledger_knows_and_none_is_passed
     headwater(lake, "restore", backup)
     with lakes.open(lake) as opened:
         assert heard(opened, "louder-speech 2") == Counter()
-        assert peek_progress(opened.settings, TRANSCRIPTS).seq_of(EVENTS.name) == 2
+        assert read_progress(opened.settings, TRANSCRIPTS).seq_of(EVENTS.name) == 2
         call(opened, tmp_path, 3)
         assert heard(opened, "louder-speech 2") == calls(0, 1, 2, 3), "each once, and none is left out"
         assert not opened.pending()

@@ -21,6 +21,7 @@ from headwater.flow.embed.stage import embed_again
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.storage.tables.read_progress import read_progress
 from headwater.upkeep.work import new_run, recorded
 
 
@@ -128,8 +129,8 @@ def test_what_fails_only_after_a_kill_is_in_quarantine_all_the_same(cut_short: L
 
 
 def test_progress_without_rows_is_refused_to_who_was_overtaken(lake: Lake, run: Run) -> None:
-    before = run.writer.progress(METADATA)
+    before = read_progress(run.writer.tables, METADATA)
     run.writer.publish(METADATA, None, {EVENTS.name: 5}, stage="test")
     with pytest.raises(Conflict, match="Another writer"):
         run.writer.publish(METADATA, None, {EVENTS.name: 3}, since=before, stage="test")
-    assert run.writer.progress(METADATA).seq_of(EVENTS.name) == 5
+    assert read_progress(run.writer.tables, METADATA).seq_of(EVENTS.name) == 5

@@ -15,7 +15,7 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TABLES, TRANSCRIPTS, Table
 from headwater.lake import Lake
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def test_what_a_rollback_took_away_comes_again_and_once(lake: Lake, tmp_path: Pa
     then = snapshot_of(lake, table)
     rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
     lake.run()
-    before, numbers = rounds.contents(lake), peek_progress(lake.settings, table).next_seq
+    before, numbers = rounds.contents(lake), read_progress(lake.settings, table).next_seq
     index = lake._components.index.count()
     roll_back(lake, table, then)
     assert lake.pending(), "it is noticed without a JVM"
-    assert peek_progress(lake.settings, table).generation == 1
+    assert read_progress(lake.settings, table).generation == 1
     lake.run()
     assert rounds.contents(lake) == before
     rounds.check_raw_is_counted(lake)
-    assert peek_progress(lake.settings, table).next_seq > numbers, "no number is given twice"
+    assert read_progress(lake.settings, table).next_seq > numbers, "no number is given twice"
     for other in TABLES:
         keys = lake.table(other.name, all_models=True).to_arrow().select(list(other.key)).to_pylist()
         assert set(Counter(tuple(row.values()) for row in keys).values()) <= {1}, other.name

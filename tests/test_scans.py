@@ -21,7 +21,7 @@ from headwater.flow.embed.stage import embed_again, replay_embed_next
 from headwater.flow.rows import Cut
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -89,11 +89,11 @@ def test_a_replay_over_what_a_rollback_took_away_reads_no_rows_of_other_times(la
     for number in range(2):
         list(lake.put(rounds.make_media(tmp_path, number), customer="acme", at=AT + timedelta(days=number)))
         lake.run()
-        ends.append((snapshot_of(lake, EVENTS), peek_progress(lake.settings, EVENTS).next_seq))
+        ends.append((snapshot_of(lake, EVENTS), read_progress(lake.settings, EVENTS).next_seq))
     snapshot, first = ends[0]
     roll_back(lake, EVENTS, snapshot)
     lake.run()
-    told = peek_progress(lake.settings, EVENTS)
+    told = read_progress(lake.settings, EVENTS)
     assert told.redone and not told.redo
     parts, writer = lake._components, TableWriter(lake.spark, lake.settings)
     louder = introduce(lake.settings, parts.ledger, parts.clock, "louder")

@@ -15,7 +15,7 @@ from headwater.domain.tables import EVENTS, MESSAGES, TABLES
 from headwater.flow.parts import spread
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -47,8 +47,8 @@ def test_both_ways_give_the_same_rows(engine: None, tmp_path: Path) -> None:
     ):
         assert rounds.contents(apart) == rounds.contents(met)
         for table in TABLES:
-            told = peek_progress(apart.settings, table)
-            assert told.consumed == peek_progress(met.settings, table).consumed
+            told = read_progress(apart.settings, table)
+            assert told.consumed == read_progress(met.settings, table).consumed
             found = apart.table(table.name, all_models=True).to_arrow()["seq"].to_pylist()
             assert sorted(found) == list(range(told.next_seq)), "numbers are dense"
         assert apart.search("invoice").hits

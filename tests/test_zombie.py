@@ -13,7 +13,7 @@ from headwater import lake as lakes
 from headwater.domain.tables import TABLES
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, Settings
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 # By the first word of a point: who passes it. The others are passed by who is not replaced while it sleeps; what comes
 # of them when they are killed is promised elsewhere (see test_fault_points.py).
@@ -129,7 +129,7 @@ def use_models(directory: Path) -> None:
 
 
 def positions(lake: Lake) -> dict[str, tuple[int, object]]:
-    found = {table.name: peek_progress(lake.settings, table) for table in TABLES}
+    found = {table.name: read_progress(lake.settings, table) for table in TABLES}
     return {name: (told.next_seq, told.consumed) for name, told in found.items()}
 
 

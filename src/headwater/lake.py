@@ -108,13 +108,13 @@ class Lake:
         limit: int = 10,
     ) -> "SearchAnswer":
         from headwater.flow.search import search
-        from headwater.storage.tables.read_progress import peek_progress
+        from headwater.storage.tables.read_progress import read_progress
 
         parts = self._components
         only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
         while True:
             book = parts.book()
-            embedded = peek_progress(self.settings, tables.EMBEDDINGS).next_seq
+            embedded = read_progress(self.settings, tables.EMBEDDINGS).next_seq
             models: dict[str, Any] = {"hidden": book.hidden(), "pictures": parts.looker(book)}
             try:
                 return search(
@@ -137,12 +137,12 @@ class Lake:
         """What each stage has yet to do; starts no JVM."""
         from headwater.flow.drive.pending import find_pending, has_stragglers, is_due
         from headwater.flow.log.identity import find_unread
-        from headwater.storage.tables.read_progress import peek_progress
+        from headwater.storage.tables.read_progress import read_progress
 
         parts = self._components
         return find_pending(
-            lambda table: peek_progress(self.settings, table),
-            find_unread(parts.log, parts.ledger, peek_progress(self.settings, tables.EVENTS).offsets),
+            lambda table: read_progress(self.settings, table),
+            find_unread(parts.log, parts.ledger, read_progress(self.settings, tables.EVENTS).offsets),
             self._index_position(),
             retry_due=is_due(parts.ledger, parts.clock()) or has_stragglers(parts.ledger),
             pictures=bool(parts.book().kept("picture")),

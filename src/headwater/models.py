@@ -196,10 +196,10 @@ class Models:
         """A flip of what search shows needs an index that has it all, or a run that is bringing it up."""
         from headwater.domain.tables import EMBEDDINGS
         from headwater.errors import Conflict
-        from headwater.storage.tables.read_progress import peek_progress
+        from headwater.storage.tables.read_progress import read_progress
 
         ledger = self._parts.ledger
-        behind = peek_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
+        behind = read_progress(self._parts.settings, EMBEDDINGS).next_seq - self._parts.index.position()
         if behind > 0 and ledger.holder("run", ledger.clock(self._parts.clock)()) is None:
             raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
 

@@ -25,6 +25,7 @@ from headwater.storage.spark.session import start_spark, stop_spark
 from headwater.storage.tables.commit import Committer
 from headwater.storage.tables.expire_snapshots import Keep
 from headwater.storage.tables.metadata import snapshot_ids
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rewrite_files import remove_rows
 from headwater.storage.tables.writer import TableWriter
 
@@ -75,7 +76,7 @@ def test_rows_are_there_once_whatever_becomes_of_the_answer(lake: Lake, wire: Wi
     given = rows(MESSAGES, [{"object_id": f"o{n}", "event_id": f"e{n}"} for n in range(3)]).select(MESSAGES.columns)
     wire.fault = once(wire.answers + number, action)
     for position in (3, 6):
-        since = writer.progress(MESSAGES)
+        since = read_progress(writer.tables, MESSAGES)
         writer.publish(MESSAGES, given, {EVENTS.name: position}, since=since, stage="derive")
     assert wire.done == [action]
     assert len(snapshot_ids(Committer(lake.settings).tables.base(MESSAGES.name).metadata)) == 2

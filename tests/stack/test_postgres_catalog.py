@@ -13,7 +13,7 @@ from headwater.storage.query.reader import run_sql, scan
 from headwater.storage.spark.catalog_conf import JDBC_LIMITS, catalog_conf
 from headwater.storage.spark.session import start_spark, stop_spark
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_spark_and_pyiceberg_share_the_tables_in_both_directions(settings: Setti
     assert scan(catalog, "silver.by_pyiceberg", ["text"]).to_pylist() == [{"text": "again"}]
     assert scan(catalog, "silver.by_spark", ["id"]).to_pylist() == [{"id": 7}]
     assert run_sql(catalog, "select count(*) as n from messages")["rows"] == [{"n": 0}]
-    assert peek_progress(settings, tables.MESSAGES).next_seq == 9
+    assert read_progress(settings, tables.MESSAGES).next_seq == 9
     with psycopg.connect(postgres_uri) as connection:
         kinds = connection.execute("select distinct iceberg_type from iceberg_tables").fetchall()
     assert kinds == [("TABLE",)]
@@ -58,7 +58,7 @@ def test_a_catalog_that_is_not_there_is_unavailable_and_no_password_is_told(
 ) -> None:
     monkeypatch.setattr(postgres_database, "WAIT_SECONDS", 0.5)
     gone = resolve(settings.lake, {}, {"catalog.uri": "postgresql://user:s3cret@127.0.0.1:9/lake"}, {})
-    for call in (lambda: catalogs.open_catalog(gone), lambda: peek_progress(gone, tables.EVENTS)):
+    for call in (lambda: catalogs.open_catalog(gone), lambda: read_progress(gone, tables.EVENTS)):
         with pytest.raises(Unavailable) as raised:
             call()
         assert "s3cret" not in str(raised.value)

@@ -27,7 +27,7 @@ from headwater.storage.io.cache import cache_directory
 from headwater.storage.spark.jars import resolve_jars, spark_home
 from headwater.storage.spark.session import start_spark, stop_spark
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 ICEBERG = "1.11.0"
@@ -122,7 +122,7 @@ def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert catalogs.progress(catalogs.load(catalogs.open_catalog(settings), "events")).next_seq == 20
+    assert read_progress(settings, EVENTS).next_seq == 20  # noqa: F405
 
 
 def test_a_lake_on_it_takes_in_derives_and_answers(settings: Settings, tmp_path: Path) -> None:
@@ -159,13 +159,14 @@ def test_rows_are_there_once_whatever_becomes_of_the_answer(
             given = rows(MESSAGES, [{"object_id": f"o{n}"} for n in range(3)]).select(MESSAGES.columns)
             wire.fault = once(2, action)
             for position in (3, 6, 9):
-                since = writer.progress(MESSAGES)
+                since = read_progress(writer.tables, MESSAGES)
                 writer.publish(MESSAGES, given, {EVENTS.name: position}, since=since, stage="derive")  # noqa: F405
-            writer.publish(MESSAGES, None, {EVENTS.name: 11}, since=writer.progress(MESSAGES), stage="derive")  # noqa: F405
+            since = read_progress(writer.tables, MESSAGES)
+            writer.publish(MESSAGES, None, {EVENTS.name: 11}, since=since, stage="derive")  # noqa: F405
             assert wire.done == [action]
             assert spark.table("lake.silver.messages").count() == 9
             assert len(catalogs.open_catalog(settings).load_table("silver.messages").snapshots()) == 4
-            assert writer.progress(MESSAGES).seq_of(EVENTS.name) == 11  # noqa: F405
+            assert read_progress(writer.tables, MESSAGES).seq_of(EVENTS.name) == 11  # noqa: F405
         finally:
             stop_spark(spark)
 
@@ -175,4 +176,4 @@ def test_a_server_that_is_gone_is_unavailable(settings: Settings, tmp_path: Path
     with pytest.raises(Unavailable, match="could not be reached"):
         catalogs.open_catalog(gone)
     with pytest.raises(Unavailable, match="could not be reached"):
-        peek_progress(gone, EVENTS)  # noqa: F405
+        read_progress(gone, EVENTS)  # noqa: F405

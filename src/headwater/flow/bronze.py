@@ -32,6 +32,7 @@ from headwater.flow.log.identity import is_same_log, note_marks
 from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 _PLACE: Final = ("log_partition", "log_offset", "log_end")
@@ -88,7 +89,7 @@ def take(
     PositionMoved where the table is elsewhere, and LogReplaced where the lines may be of another log than the one that
     the positions speak of.
     """
-    since = writer.progress(EVENTS)
+    since = read_progress(writer.tables, EVENTS)
     begun = since.offsets
     if follows is not None and LogPosition.of(since) != follows:
         raise PositionMoved
@@ -134,7 +135,7 @@ def _bring(
     position = {"log": {str(partition): end for partition, end in ends.items()}}
     quarantined = 0
     if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
-        set_aside = writer.progress(QUARANTINE)
+        set_aside = read_progress(writer.tables, QUARANTINE)
         refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
         # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
         given = refused.toArrow() if isinstance(rows, pa.Table) else refused

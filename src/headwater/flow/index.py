@@ -21,6 +21,7 @@ from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 _FACT: Final = "index"
@@ -44,7 +45,7 @@ class Followed:
 
 def index_next(writer: TableWriter, ledger: Ledger, index: VectorIndex, *, batch_rows: int) -> int | None:
     """Bring one batch of pending vectors into the index; how many, or None when it has them all."""
-    embeddings, noted = writer.progress(EMBEDDINGS), ledger.fact(_FACT)
+    embeddings, noted = read_progress(writer.tables, EMBEDDINGS), ledger.fact(_FACT)
     before = _followed(noted, index, embeddings.generation)
     rows, end = pa.table({}), before.position
     # A model that was retired leaves gaps, and an index without entries notes no position.

@@ -22,6 +22,8 @@ from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.query import reader as reading
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.expired_scan import plan_again
+from headwater.storage.tables.metadata import progress_in
+from headwater.storage.tables.snapshots import history_of
 from headwater.upkeep.quarantine import count_dismissed
 
 if TYPE_CHECKING:
@@ -63,8 +65,8 @@ def status(
     Without a ledger neither losses nor dismissals are known.
     """
     planned = {table.name: plan_again(partial(_plan, catalog, table.name)) for table in tables.TABLES}
-    bronze = catalogs.progress(planned[tables.EVENTS.name].table)
-    embedded = catalogs.progress(planned[tables.EMBEDDINGS.name].table).next_seq
+    bronze = progress_in(history_of(planned[tables.EVENTS.name].table))
+    embedded = progress_in(history_of(planned[tables.EMBEDDINGS.name].table)).next_seq
     dismissed = count_dismissed(catalog, ledger) if ledger else 0
     return {
         "tables": [each.line(name) for name, each in planned.items()],

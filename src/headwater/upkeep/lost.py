@@ -10,6 +10,7 @@ from headwater.errors import Conflict
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables import catalog as catalogs
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rest_catalog import is_rest
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 
@@ -40,9 +41,9 @@ def check_not_lost(parts: Parts, *, known: bool) -> None:
         raise Conflict(f"The ledger knows a lake here, but its catalog lacks {', '.join(missing)}. {_BACK}")
     if known:
         return
-    for name in there:
-        if rows := catalogs.progress(catalogs.load(parts.catalog, name)).next_seq:
-            raise Conflict(f"{name} has {rows:,} rows here, but the ledger knows no lake. {_BACK}")
+    for table in TABLES:
+        if table.name in there and (rows := read_progress(parts.settings, table).next_seq):
+            raise Conflict(f"{table.name} has {rows:,} rows here, but the ledger knows no lake. {_BACK}")
     if not there and (found := _left_behind(parts.settings)):
         raise Conflict(
             f"{found} is a table's file that neither catalog nor ledger knows of: a lake was here. {_BACK}; "

@@ -56,12 +56,12 @@ def new_writer(parts: Parts, held: "Held | None") -> "TableWriter":
     Without a lease nobody is: that is for tests, which are alone.
     """
     from headwater.domain.tables import TABLES
-    from headwater.storage.tables.read_progress import peek_progress
+    from headwater.storage.tables.read_progress import read_progress
     from headwater.storage.tables.writer import TableWriter
 
     if held is None:
         return TableWriter(parts.spark_and_index(), parts.settings)
-    held.raise_above(max(peek_progress(parts.settings, table).epoch for table in TABLES))
+    held.raise_above(max(read_progress(parts.settings, table).epoch for table in TABLES))
     writer = TableWriter(parts.spark_and_index(), parts.settings, held.lease.epoch)
     if held.lease.takeover:
         writer.fence()

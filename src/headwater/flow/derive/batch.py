@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
 from headwater.flow.rows import Cut, are_spread
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import Rows, TableWriter
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
@@ -37,7 +38,7 @@ class Batch:
 
 def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
     """What comes from `begin` on; None where nothing is there."""
-    bronze = writer.progress(EVENTS)
+    bronze = read_progress(writer.tables, EVENTS)
     there = bronze.next_seq
     end = min(begin + cut.rows, there if until is None else min(there, until))
     if end <= begin:

@@ -37,6 +37,7 @@ from headwater.flow.models.spending import OVER_BUDGET
 from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_errors, spread
 from headwater.flow.rows import Cut
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import Rows, TableWriter
 
 
@@ -69,7 +70,7 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect:
     nobody would do its step from here on.
     """
     planned = work.planned()
-    progress = {table.name: writer.progress(table) for table in TABLES if _in_use(table, work)}
+    progress = {table.name: read_progress(writer.tables, table) for table in TABLES if _in_use(table, work)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
     live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
     for tag in planned.keys() - live:
@@ -106,7 +107,7 @@ def is_cut_short(writer: TableWriter, *, pictures: bool) -> bool:
     `pictures` says that vectors of pictures are made.
     """
     tables = [table for table in TABLES if pictures or table is not EMBEDDINGS]
-    progress = {table.name: writer.progress(table) for table in tables}
+    progress = {table.name: read_progress(writer.tables, table) for table in tables}
     return max(told.seq_of(EVENTS.name) for told in progress.values()) > _begin(progress)[0]
 
 
@@ -120,8 +121,8 @@ def replay_next(
     """
     step = work.planned()[tag]
     table = next(table for table in TABLES if table.name == step.table)
-    progress = writer.progress(table)
-    reached = writer.progress(METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
+    progress = read_progress(writer.tables, table)
+    reached = read_progress(writer.tables, METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
     batch = next_batch(writer, progress.seq_of(step.position), cut, until=min(until, reached))
     if batch is None:
         return None
@@ -142,7 +143,7 @@ def replay_next(
             position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if target is not table or batch.repeats or progress.aside.get(tag):
             # By their own time once all that was rolled back is there again: each batch would read all of the table.
-            rows = _missing(writer, target, rows, of_any_time=bool(writer.progress(EVENTS).redo))
+            rows = _missing(writer, target, rows, of_any_time=bool(read_progress(writer.tables, EVENTS).redo))
         since = progress if target is table else None
         return writer.publish(target, them.select(rows, target.columns), position, since=since, stage="derive")
 

@@ -10,7 +10,7 @@ from headwater.flow.models.loaded import models_of
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import change_book
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 
 def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
@@ -19,7 +19,7 @@ def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
     tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
     # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
     tables["picture"] = EVENTS
-    empty = [step for step in CHOICES if not peek_progress(settings, tables[step]).next_seq]
+    empty = [step for step in CHOICES if not read_progress(settings, tables[step]).next_seq]
     book = change_book(ledger, lambda book: settled(book, models, empty, clock()))
     for sentence in unheeded(book, models):
         telemetry.note("setting.unheeded", level="warning", detail=sentence)

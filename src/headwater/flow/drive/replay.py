@@ -28,7 +28,7 @@ from headwater.flow.models.port import ModelCard
 from headwater.flow.rows import Cut, batch_cut, driver_rows
 from headwater.flow.spent import Spent
 from headwater.storage.ledger.model_book import change_book, read_book
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 
 EMBED: Final = "embed"
 _TEXTS_AT_ONCE: Final = 5_000
@@ -88,7 +88,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
 def _position(run: Run, known: KnownModel) -> int:
     """The first event that it has yet to see; an embedder, which reads texts, has none."""
     table = next((step.table for steps in STEPS.values() for step in steps if step.name == known.step), None)
-    return peek_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
+    return read_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
 
 
 def _require_single_tasks(run: Run, known: KnownModel) -> None:

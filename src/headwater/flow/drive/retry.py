@@ -46,6 +46,7 @@ from headwater.storage.ledger.claims import KEYS_PER_QUERY
 from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals, read_dismissals
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rewrite_files import remove_numbered
 from headwater.storage.tables.writer import TableWriter
 
@@ -180,7 +181,7 @@ def pending_again(writer: TableWriter, held: DataFrame, work: Work) -> DataFrame
     known = F.when(tag.isin(list(work.planned())), tag).otherwise(F.col("step"))
     only = F.when(F.col("step") != "probe", known).alias("only")
     # Of a table that was set back, the same event may have come again with another number.
-    numbered = writer.progress(EVENTS).generation == 0
+    numbered = read_progress(writer.tables, EVENTS).generation == 0
     events = writer.spark.table(f"lake.{EVENTS.name}").where(_near(held, numbered=numbered))
     return events.join(held.select("held", "event_id", "attempts", only), "event_id")
 

@@ -48,7 +48,7 @@ from headwater.storage.ledger.model_book import read_book
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.spark.errors import check_jvm
 from headwater.storage.spark.session import POOL
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 _STOP_LOOK_SECONDS: Final = 0.2
@@ -191,7 +191,7 @@ class Run:
         self._expire_after = time.monotonic() + _EXPIRE_SECONDS
         with suppress(ReadAnew):  # positions say nothing of another log; the intake begins it anew
             self._continuity.check()
-            self.log.expire(self.clock(), peek_progress(self.settings, EVENTS).offsets)
+            self.log.expire(self.clock(), read_progress(self.settings, EVENTS).offsets)
 
     def follow(self, *, without: str = "") -> None:
         """What comes is brought in, and what was made is embedded and indexed, from here on; one stage may rest."""
@@ -240,7 +240,7 @@ class Run:
         self._tell_lost(taken.losses)
         self._count("bronze", taken.events)
         self._count_quarantined(taken.quarantined, "bronze")
-        tell_commit("bronze", taken.events, begun, next_seq=peek_progress(self.settings, EVENTS).next_seq)
+        tell_commit("bronze", taken.events, begun, next_seq=read_progress(self.settings, EVENTS).next_seq)
         self._came.set()
 
     def derive(self) -> bool:
@@ -268,7 +268,7 @@ class Run:
             self.account.add(made.efforts, read_book(self.ledger).labels())
         next_seq: int | None = None
         with suppress(Unavailable):  # an index that went down since ends no run
-            next_seq = self.index.position() if made is None else self.writer.progress(EMBEDDINGS).next_seq
+            next_seq = self.index.position() if made is None else read_progress(self.writer.tables, EMBEDDINGS).next_seq
         tell_commit(stage, done, begun, next_seq=next_seq)
 
     def _derive(self) -> bool:

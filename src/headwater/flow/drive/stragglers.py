@@ -35,6 +35,7 @@ from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.storage.spark.session import POOL
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.rewrite_files import remove_numbered
 from headwater.storage.tables.writer import TableWriter
 
@@ -180,4 +181,4 @@ class Stragglers:
         """Events before this one are in every table that derive moves on with each batch."""
         idle = {QUARANTINE} if book.kept("picture") else {QUARANTINE, EMBEDDINGS}
         tables = [table for table in TABLES if table not in idle]
-        return min(self.writer.progress(table).seq_of(EVENTS.name) for table in tables)
+        return min(read_progress(self.writer.tables, table).seq_of(EVENTS.name) for table in tables)

@@ -34,6 +34,7 @@ from headwater.flow.models.registry import load_model
 from headwater.flow.parts import deal, kept, run_parts, sound_errors, spread
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import Rows, TableWriter
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
@@ -58,7 +59,7 @@ def embed_next(
     writer: TableWriter, embedders: Sequence[KnownModel], *, batch_rows: int, clock: Clock
 ) -> Embeddings | None:
     """Embed one batch of what is pending by every embedder that is kept; None when there was no text to read."""
-    progress = writer.progress(EMBEDDINGS)
+    progress = read_progress(writer.tables, EMBEDDINGS)
     frontier = {table.name: progress.seq_of(table.name) for table in SAID}
     live = [
         known
@@ -72,7 +73,7 @@ def embed_next(
             return made
     if not live:
         return None  # nobody to embed: a frontier that moved on would leave texts behind
-    said = {table.name: writer.progress(table) for table in SAID}
+    said = {table.name: read_progress(writer.tables, table) for table in SAID}
     spans = _spans(frontier, {name: told.next_seq for name, told in said.items()}, batch_rows)
     if not spans:
         return None
@@ -88,7 +89,7 @@ def replay_embed_next(
     What it has already, from a retry, is left alone. With a `purse` one worker takes the texts in their order, as far
     as the money goes, and that is how far the embedder has come.
     """
-    progress = writer.progress(EMBEDDINGS)
+    progress = read_progress(writer.tables, EMBEDDINGS)
     begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
     ends = {table.name: progress.seq_of(table.name) for table in SAID}
     spans = _spans(begins, ends, batch_rows)
@@ -113,7 +114,7 @@ def embed_again(
     What the stage has yet to reach is its own to embed.
     """
     _cards(writer.settings, embedders)
-    reached = writer.progress(EMBEDDINGS)
+    reached = read_progress(writer.tables, EMBEDDINGS)
     texts = texts_of(writer.spark, objects, {table: reached.seq_of(table.name) for table in SAID})
     with _embedded(writer, embedders, texts, clock, afresh) as made:
         # The rows of the first try are taken out by who tries again.

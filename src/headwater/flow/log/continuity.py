@@ -21,6 +21,7 @@ from headwater.flow.log.offset_gaps import COMPACTED_AWAY, check_policy, find_co
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.pointer_log import PointerLog
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 
@@ -106,7 +107,7 @@ class Continuity:
 
     def check(self, position: Mapping[int, int] | None = None) -> None:
         """Raises ReadAnew where reading on from there would pass lines over; without a position, the table's."""
-        found = LogPosition.of(self.writer.progress(EVENTS))
+        found = LogPosition.of(read_progress(self.writer.tables, EVENTS))
         if self.position is not None and found.is_behind(self.position):
             raise PositionMoved
         if find_anew(self.log, self.ledger, found.offsets if position is None else position, self.log.end()):
@@ -119,7 +120,7 @@ class Continuity:
 
     def pass_markers(self, ends: Mapping[int, int]) -> None:
         """After all lines before `ends` were read. PositionMoved where the table has less than was read."""
-        since = self.writer.progress(EVENTS)
+        since = read_progress(self.writer.tables, EVENTS)
         if self.position is not None and LogPosition.of(since) != self.position:
             raise PositionMoved
         self.position = pass_markers(self.writer, self.log, since, ends)
@@ -127,7 +128,7 @@ class Continuity:
 
 def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -> tuple[LogPosition, list[Loss]]:
     """Before a stream starts: where to read on, and what was lost since the last time. Twice is once."""
-    since = writer.progress(EVENTS)
+    since = read_progress(writer.tables, EVENTS)
     consumed = since.offsets
     identity, begin, end = log.identity(), log.begin(), log.end()
     for partition in {*consumed, *end}:
@@ -214,5 +215,5 @@ def _known_as(detail: Mapping[str, Any]) -> dict[str, Any]:
 def _move(writer: TableWriter, since: Progress, start: Mapping[int, int]) -> None:
     """`since` is what `start` was worked out from: a table that was set back meanwhile is not moved."""
     position = {"log": {str(partition): offset for partition, offset in start.items()}}
-    writer.publish(QUARANTINE, None, position, since=writer.progress(QUARANTINE), stage="continuity")
+    writer.publish(QUARANTINE, None, position, since=read_progress(writer.tables, QUARANTINE), stage="continuity")
     writer.publish(EVENTS, None, position, since=since, stage="continuity")

@@ -21,7 +21,6 @@ from headwater.storage.tables.expired_scan import expired
 from headwater.storage.tables.metadata_location import BUSY_SECONDS, CATALOG
 from headwater.storage.tables.rest_catalog import URIS, is_rest, is_rest_catalog, rest_conf, unmoved
 from headwater.storage.tables.schema_evolution import add_unpartitioned_spec, iceberg_schema, metrics_of
-from headwater.storage.tables.schema_evolution import progress as progress  # noqa: PLC0414  how readers of tables call it
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

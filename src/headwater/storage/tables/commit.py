@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater import faults, telemetry
 from headwater.clock import utc_now
-from headwater.domain.progress import Progress
 from headwater.errors import DataFault, HeadwaterError, OutcomeUnknown, Unavailable
 from headwater.settings import Settings
 from headwater.storage.tables.expire_snapshots import Keep, expirable
@@ -28,7 +27,6 @@ from headwater.storage.tables.metadata import (
     dropped_metadata_files,
     next_location,
     next_metadata,
-    progress_in,
     read_metadata,
     snapshot_ids,
     write_metadata,
@@ -52,10 +50,6 @@ class Base:
 
     location: str
     metadata: Metadata
-
-    @property
-    def progress(self) -> Progress:
-        return progress_in(self.metadata)
 
 
 # What to change, worked out anew for each attempt; None where nothing is to be changed. It may raise Conflict.
@@ -252,11 +246,13 @@ class NoAnswer(Exception):
         self.location = location
 
 
-def open_committed_tables(settings: Settings, files: WarehouseFiles, clock_ms: Callable[[], int]) -> CommittedTables:
+def open_committed_tables(
+    settings: Settings, files: WarehouseFiles, clock_ms: Callable[[], int] | None = None
+) -> CommittedTables:
     if is_rest(settings.text("catalog.uri")):
         from headwater.storage.tables.rest_commit import RestTables
 
-        return RestTables(settings, clock_ms)
+        return RestTables(settings, clock_ms or _now_ms)
     return SqlTables(metadata_locations(settings), files, clock_ms)
 
 

@@ -1,26 +1,19 @@
-"""Peek: how far a table has come, without PyIceberg's import where that can be spared.
+"""How far a table has come: the one reader of progress, without PyIceberg's import where that can be spared.
 
 Deciding that there is nothing to do must not cost a second. The catalog is a table that names each table's metadata
-file, and that is JSON: one look into SQLite or Postgres and one read of a file or an object are enough.
+file, and that is JSON: one look into SQLite or Postgres and one read of a file or an object are enough. A REST server
+alone knows where a table's metadata is, and sends it along.
 """
 
 from headwater.domain.progress import Progress
 from headwater.domain.tables import Table
 from headwater.settings import Settings
-from headwater.storage.tables.commit import SqlTables
-from headwater.storage.tables.metadata_location import metadata_locations
-from headwater.storage.tables.rest_catalog import is_rest
+from headwater.storage.tables.commit import CommittedTables, open_committed_tables
+from headwater.storage.tables.metadata import progress_in
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 
-def peek_progress(settings: Settings, table: Table) -> Progress:
-    if is_rest(settings.text("catalog.uri")):
-        return _from_rest(settings, table)
-    return SqlTables(metadata_locations(settings), WarehouseFiles(settings)).base(table.name).progress
-
-
-def _from_rest(settings: Settings, table: Table) -> Progress:
-    """The server alone knows where a table's metadata is, and sends it along."""
-    from headwater.storage.tables.catalog import load, open_catalog, progress
-
-    return progress(load(open_catalog(settings), table.name))
+def read_progress(lake: Settings | CommittedTables, table: Table) -> Progress:
+    """As it is now. Of a lake's settings, or of a writer's `tables`, which need not read what they wrote themselves."""
+    tables = open_committed_tables(lake, WarehouseFiles(lake)) if isinstance(lake, Settings) else lake
+    return progress_in(tables.base(table.name).metadata)

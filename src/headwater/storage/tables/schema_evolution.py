@@ -5,32 +5,20 @@ Every step can be done twice. Nothing here reads or writes a row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headwater.domain import tables
-from headwater.domain.progress import SNAPSHOT, STAMP, Progress, SnapshotNote, snapshot_property
+from headwater.domain.progress import SNAPSHOT, STAMP, snapshot_property
+from headwater.storage.tables.metadata import progress_in
+from headwater.storage.tables.snapshots import history_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
 
 _LONG_TEXT: Final = {"text", "detail", "payload"}
-
-
-def progress(table: "Table") -> Progress:
-    notes = {
-        snapshot.snapshot_id: SnapshotNote(snapshot.parent_snapshot_id, _stamp(snapshot.summary))
-        for snapshot in table.metadata.snapshots
-    }
-    return Progress.of_table(table.properties, table.metadata.current_snapshot_id, notes)
-
-
-def _stamp(summary: Any) -> str | None:
-    found = summary.get(STAMP) if summary is not None else None
-    return str(found) if found is not None else None
 
 
 def iceberg_schema(schema: pa.Schema) -> "Schema":
@@ -86,7 +74,7 @@ def stamp_progress(catalog: "Catalog", name: str, aside: Mapping[str, int]) -> N
     table = catalog.load_table(name)
     if SNAPSHOT in table.properties:
         return
-    told = replace(progress(table), aside=dict(aside))
+    told = replace(progress_in(history_of(table)), aside=dict(aside))
     with table.transaction() as transaction:
         current = None
         if table.current_snapshot() is not None:

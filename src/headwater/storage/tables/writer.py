@@ -32,11 +32,12 @@ from headwater.errors import Conflict, Unavailable
 from headwater.settings import Settings
 from headwater.storage.io.local_path import local_path
 from headwater.storage.io.s3 import is_s3
-from headwater.storage.tables.commit import Base, Committer, Propose
+from headwater.storage.tables.commit import Base, CommittedTables, Committer, Propose
 from headwater.storage.tables.data_files import DAYS_APART, unpartitioned_spec, write_files
 from headwater.storage.tables.expire_snapshots import LEAST, Keep, expirable
 from headwater.storage.tables.java_tables import load_java, translated_java, write_staged
-from headwater.storage.tables.metadata import Edit, Metadata, edit_for
+from headwater.storage.tables.metadata import Edit, Metadata, edit_for, progress_in
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.spread_rows import SPREAD, measure_parts, number_rows, persisted
 
 # In the driver's hands, or in Spark's, which makes them once for every table that they are written to.
@@ -75,8 +76,10 @@ class TableWriter:
         """Held while rows are taken out of a table."""
         return self._rewriting[table.name]
 
-    def progress(self, table: Table) -> Progress:
-        return self._committer.tables.base(table.name).progress
+    @property
+    def tables(self) -> CommittedTables:
+        """Where `read_progress` finds how far they have come."""
+        return self._committer.tables
 
     def publish(
         self,
@@ -102,7 +105,7 @@ class TableWriter:
             if rows is None:
                 self._move(table, self._advance(table, consumed, since, duplicates=duplicates))
                 return 0
-            before = self._fenced(table, self.progress(table), consumed, since)
+            before = self._fenced(table, read_progress(self.tables, table), consumed, since)
             written = self._write(table, rows, before.next_seq)
             faults.point(f"{stage}.staged")
             counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside, "raw": raw}
@@ -242,7 +245,7 @@ class TableWriter:
 
         def propose() -> tuple[Base, Edit] | None:
             base = self._committer.tables.base(table.name)
-            before = base.progress
+            before = progress_in(base.metadata)
             after = advance(before)
             if after == before and not always:
                 return None
@@ -266,7 +269,7 @@ class TableWriter:
                 base = self._committer.tables.base_at(table.name, location)
             if check is not None:
                 check(snapshot)
-            edit = edit_for(base.metadata, advance(base.progress), snapshot, self._expirable(base))
+            edit = edit_for(base.metadata, advance(progress_in(base.metadata)), snapshot, self._expirable(base))
             self._committer.files.sync(_manifests(snapshot["manifest-list"]))
             return base, edit
 

@@ -9,19 +9,18 @@ put and look.
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.progress import STAMP, Progress
 from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table
 from headwater.settings import Settings
 from headwater.storage.memo.memo import open_memo
-from headwater.storage.tables.catalog import progress
+from headwater.storage.tables.metadata import Metadata, progress_in
+from headwater.storage.tables.snapshots import history_of
 from headwater.upkeep.models.quote import STEPS
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
-
     from headwater.storage.tables.catalog import Tables
 
 _DAY_SECONDS = 86_400
@@ -69,27 +68,27 @@ class _History:
     def __init__(self, catalog: "Tables", horizon: datetime) -> None:
         self._catalog = catalog
         self._horizon_ms = int(horizon.timestamp() * 1000)
-        self._loaded: dict[str, IcebergTable] = {}
+        self._loaded: dict[str, Metadata] = {}
 
     def has_served(self, model: KnownModel | None) -> bool:
         """Whether the rows of what a model answered until then are committed, as far as there will be any."""
         if model is None or model.state in {State.SOME, State.LEAVING}:
             return True
         table, sources = (EMBEDDINGS, SAID) if model.step == "embed" else (STEPS[model.step][0], (EVENTS,))
-        now, then = progress(self._load(table)), self._then(self._load(table))
+        now, then = progress_in(self._load(table)), self._then(self._load(table))
         moved = [now.seq_of(model.position_in(s.name)) > then.seq_of(model.position_in(s.name)) for s in sources]
-        left = [progress(self._load(s)).next_seq > now.seq_of(model.position_in(s.name)) for s in sources]
+        left = [progress_in(self._load(s)).next_seq > now.seq_of(model.position_in(s.name)) for s in sources]
         return any(moved) or not any(left)
 
-    def _then(self, table: "IcebergTable") -> Progress:
+    def _then(self, history: Metadata) -> Progress:
         """At the horizon, or at the oldest snapshot that is left; as it is now where that does not tell."""
-        snapshots: list[Any] = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
-        before = [snapshot for snapshot in snapshots if snapshot.timestamp_ms <= self._horizon_ms]
+        snapshots = sorted(history["snapshots"], key=lambda snapshot: int(snapshot["timestamp-ms"]))
+        before = [snapshot for snapshot in snapshots if snapshot["timestamp-ms"] <= self._horizon_ms]
         then = before[-1] if before else snapshots[0] if snapshots else None
-        stamp = then.summary.get(STAMP) if then is not None and then.summary is not None else None
-        return Progress.from_properties(json.loads(str(stamp))) if stamp is not None else progress(table)
+        stamp = then["summary"].get(STAMP) if then is not None else None
+        return Progress.from_properties(json.loads(stamp)) if stamp is not None else progress_in(history)
 
-    def _load(self, table: Table) -> "IcebergTable":
+    def _load(self, table: Table) -> Metadata:
         if table.name not in self._loaded:
-            self._loaded[table.name] = self._catalog.load_table(table.name)
+            self._loaded[table.name] = history_of(self._catalog.load_table(table.name))
         return self._loaded[table.name]

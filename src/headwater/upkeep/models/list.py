@@ -8,7 +8,7 @@ from headwater.flow.models.choice import CHOICES
 from headwater.settings import Settings
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.upkeep.models.quote import STEPS
 
 _MADE: Final = """
@@ -49,5 +49,5 @@ def _made(reader: Tables) -> dict[str, dict[str, Any]]:
 def _behind(settings: Settings, known: KnownModel) -> int:
     """How many events or texts the others of its step have seen and it has not."""
     sources = SAID if known.step == "embed" else (EVENTS,)
-    progress = peek_progress(settings, EMBEDDINGS if known.step == "embed" else STEPS[known.step][0])
+    progress = read_progress(settings, EMBEDDINGS if known.step == "embed" else STEPS[known.step][0])
     return sum(progress.seq_of(source.name) - progress.seq_of(known.position_in(source.name)) for source in sources)

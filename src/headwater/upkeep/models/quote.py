@@ -23,7 +23,7 @@ from headwater.storage.memo.memo import Memo
 from headwater.storage.query.reader import open_answer, run_sql
 from headwater.storage.tables.catalog import Tables
 from headwater.storage.tables.expired_scan import plan_again
-from headwater.storage.tables.read_progress import peek_progress
+from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.row_filter import literal
 
 # The table that a step fills and the kinds of object that it is done for.
@@ -91,8 +91,8 @@ class Quoting:
 
     def _derivation(self, known: KnownModel, card: ModelCard) -> Quote:
         table, modalities = STEPS[known.step]
-        progress = peek_progress(self.settings, table)
-        reached = peek_progress(self.settings, METADATA) if table is EMBEDDINGS else progress
+        progress = read_progress(self.settings, table)
+        reached = read_progress(self.settings, METADATA) if table is EMBEDDINGS else progress
         begin, end = progress.seq_of(known.position_in(EVENTS.name)), reached.seq_of(EVENTS.name)
         if end <= begin:
             return _nothing(known, card)
@@ -141,7 +141,7 @@ class Quoting:
         return left
 
     def _embedder(self, known: KnownModel, card: ModelCard) -> Quote:
-        progress = peek_progress(self.settings, EMBEDDINGS)
+        progress = read_progress(self.settings, EMBEDDINGS)
         texts, tokens = 0, 0.0
         for table in SAID:
             begin, end = progress.seq_of(known.position_in(table.name)), progress.seq_of(table.name)
