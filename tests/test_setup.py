@@ -91,6 +91,22 @@ def test_a_missing_java_is_told_before_anything_is_installed(tmp_path: Path) -> 
     assert not (tmp_path / ".venv").exists()
 
 
+def test_what_has_no_wheel_for_a_machine_is_left_out_and_told(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a RHEL 8 or an Intel Mac could not be set up at all, for a model that it can do without."""
+    fits = setup.has_moonshine_wheel
+    assert fits("linux", "x86_64", ("glibc", "2.34"), "") and fits("darwin", "arm64", ("", ""), "15.1")
+    assert not fits("linux", "x86_64", ("glibc", "2.28"), "") and not fits("linux", "x86_64", ("", ""), "")
+    assert not fits("darwin", "x86_64", ("", ""), "15.1") and not fits("darwin", "arm64", ("", ""), "14.7")
+    monkeypatch.setattr(setup, "CACHE", str(tmp_path))
+    monkeypatch.setattr(setup, "has_moonshine_wheel", lambda *_: False)
+    whole, left = (ROOT / "requirements.lock").read_text(), Path(setup.lock_for_this_machine()).read_text()
+    gone = [line for line in whole.splitlines() if line not in left.splitlines()]
+    assert gone[0].startswith("moonshine-voice==") and all(line.startswith("    --hash=") for line in gone[1:])
+    assert capsys.readouterr().err.startswith("Moonshine has no wheel for this machine; speech can be heard by pocketsph")
+
+
 def test_make_alone_lists_every_target() -> None:
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("setup", "demo", "test", "check", "bench", "soak", "clean"):
