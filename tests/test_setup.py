@@ -104,7 +104,7 @@ def test_what_has_no_wheel_for_a_machine_is_left_out_and_told(
     whole, left = (ROOT / "requirements.lock").read_text(), Path(setup.lock_for_this_machine()).read_text()
     gone = [line for line in whole.splitlines() if line not in left.splitlines()]
     assert gone[0].startswith("moonshine-voice==") and all(line.startswith("    --hash=") for line in gone[1:])
-    assert capsys.readouterr().err.startswith("Moonshine has no wheel for this machine; speech can be heard by pocketsph")
+    assert "speech can be heard by pocketsphinx" in capsys.readouterr().err
 
 
 def test_make_alone_lists_every_target() -> None:
