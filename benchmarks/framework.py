@@ -44,7 +44,7 @@ def _floor_part(part: list[Any]) -> pa.Table:
     from headwater.domain.chunks import chunks_of
     from headwater.domain.modality import classify
     from headwater.flow.derive.chat import message_result
-    from headwater.flow.derive.registry import STEPS
+    from headwater.flow.derive.registry import function_of
     from headwater.flow.derive.source import Limits, Source
     from headwater.flow.derive.step import Models
     from headwater.flow.models.lexical import Lexical
@@ -58,9 +58,9 @@ def _floor_part(part: list[Any]) -> pa.Table:
         modality, content_type = classify(item.name) or (None, "")
         source = Source(data, content_type, limits)
         row: dict[str, Any] = {"id": item.name, "checksum": hashlib.sha256(data).hexdigest()}
-        for step in STEPS[modality]:  # type: ignore[index]
-            if step.model_setting is None or step.model_setting in VALUES:
-                row |= step.run(source, models) or {}
+        for step in modality.steps if modality else ():
+            if not step.setting or step.setting in VALUES:
+                row |= function_of(modality, step)(source, models) or {}
         rows.append(row)
     chunks = [next(iter(chunks_of(row["text"], []))).text for row in rows]
     vectors = Lexical().run(chunks)

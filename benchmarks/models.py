@@ -100,16 +100,16 @@ def _said(path: Path) -> tuple[str, str]:
     """All steps of the object, by the very step functions."""
     global _models
     from headwater.domain.modality import classify
-    from headwater.flow.derive.registry import STEPS
+    from headwater.flow.derive.registry import function_of
     from headwater.flow.derive.source import Limits, Source
     from headwater.flow.models.loaded import Models
 
     _models = _models or Models(_values(), {})
     modality, content_type = classify(path.name) or (None, "")
     source, row = Source(path.read_bytes(), content_type, Limits.from_settings({})), {}
-    for step in STEPS[modality]:  # type: ignore[index]
-        if step.model_setting is None or _models.name_of(step.model_setting):
-            row |= step.run(source, _models) or {}
+    for step in modality.steps if modality else ():
+        if not step.setting or _models.name_of(step.setting):
+            row |= function_of(modality, step)(source, _models) or {}
     return path.name, row["text"]
 
 

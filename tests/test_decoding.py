@@ -14,7 +14,6 @@ import pytest
 from headwater.demo.drawing import draw_screen, encode_video, pdf_bytes, wav_bytes
 from headwater.domain.modality import classify
 from headwater.domain.words import character_accuracy
-from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.sandbox import Sandbox
 
 RSS_MB_MAX = 512
@@ -40,7 +39,7 @@ class Lab:
         found = classify(name)
         assert found is not None
         # A new lake has no model for pictures themselves.
-        steps = [step.name for step in STEPS[found[0]] if step.model_setting != "models.picture"]
+        steps = [step.name for step in found[0].steps if not step.optional]
         return self.sandbox.derive(steps, found[0], self.pointer(name, data))
 
 

@@ -15,7 +15,7 @@ from features import CallFeatures, PictureFeatures
 
 from headwater.domain.modality import classify
 from headwater.flow.derive.chat import message_result
-from headwater.flow.derive.registry import STEPS
+from headwater.flow.derive.registry import function_of
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.models.port import ModelCard, Said, Samples, Sound
 
@@ -51,8 +51,8 @@ def facts(name: str, data: bytes, changed: bool = False) -> dict[str, Any]:
     assert modality is not None, name
     source = Source(data, content_type, Limits.from_settings({}))
     found: dict[str, Any] = {}
-    for step in (step for step in STEPS[modality] if step.name in DONE):
-        found |= step.run(source, cast(Any, _MODELS[changed])) or {}
+    for step in (step for step in modality.steps if step.name in DONE):
+        found |= function_of(modality, step)(source, cast(Any, _MODELS[changed])) or {}
     return {field: found.get(field) for field in FIELDS}
 
 

@@ -77,19 +77,21 @@ class Components:
 
     def embedder(self, book: "ModelBook") -> "Model":
         """The active one, loaded, and kept while it is."""
+        from headwater.domain.steps import EMBED
         from headwater.flow.models.choice import require_same
 
-        active = book.active("embed")
-        model = self._loaded(active.name if active else self.settings.text("models.embed"))
+        active = book.active(EMBED.name)
+        model = self._loaded(active.name if active else self.settings.text(EMBED.setting))
         if active:
             require_same(active, model.card)
         return model
 
     def looker(self, book: "ModelBook") -> "Model | None":
         """The active model that finds pictures by words, if there is one."""
+        from headwater.domain.steps import PICTURE
         from headwater.flow.models.choice import require_same
 
-        active = book.active("picture")
+        active = book.active(PICTURE.name)
         if active is None:
             return None
         model = self._loaded(active.name)

@@ -145,7 +145,7 @@ class Lake:
             find_unread(parts.log, parts.ledger, read_progress(self.settings, tables.EVENTS).offsets),
             self._index_position(),
             retry_due=is_due(parts.ledger, parts.clock()) or has_stragglers(parts.ledger),
-            pictures=bool(parts.book().kept("picture")),
+            steps_kept=parts.book().steps_kept(),
         )
 
     def _index_position(self) -> int:

@@ -177,11 +177,10 @@ class Models:
             raise
 
     def _card(self, known: KnownModel) -> Any:
-        from headwater.flow.models.choice import CHOICES
+        from headwater.flow.models.choice import card_of
         from headwater.flow.models.loaded import models_of
 
-        setting = CHOICES[known.step]
-        return models_of(self._parts.settings).chosen(setting, known.name).card(setting)
+        return card_of(models_of(self._parts.settings), known.step, known.name)
 
     def _loaded(self, known: KnownModel) -> "Model":
         from headwater.flow.models.choice import require_same

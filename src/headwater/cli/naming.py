@@ -14,7 +14,7 @@ class StepType(click.ParamType[str]):
     name = "step"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from headwater.flow.models.choice import CHOICES
+        from headwater.domain.steps import CHOICES
 
         if value in CHOICES:
             return str(value)

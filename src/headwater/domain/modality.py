@@ -1,48 +1,81 @@
-"""The five kinds of thing that come in, and how a file shows which one it is."""
+"""The kinds of thing that come in, each with its steps, and how a file shows which one it is.
 
+A modality is one entry here, and one file of its name in `flow/derive` that has a function for each of its steps.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePath
+from types import MappingProxyType
+from typing import Final, Self
+
+from headwater.domain.steps import CAPTION, EXTRACT, MESSAGE, PICTURE, PROBE, TRANSCRIBE, Step
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Modality(StrEnum):
-    AUDIO = "audio"
-    IMAGE = "image"
-    VIDEO = "video"
-    DOCUMENT = "document"
-    CHAT = "chat"
+    """`prefix` is the first part of a raw key. `steps` are done in this order; a fault of the first may speak for the
+    whole object. `content_types`, by ending, are an allow-list: what is not there is refused at the door rather than
+    guessed at by a decoder. A modality without any comes as the text of its event.
+    """
+
+    _value_: str
+    prefix: str
+    steps: tuple[Step, ...]
+    content_types: Mapping[str, str]
+
+    def __new__(
+        cls, value: str, prefix: str = "", steps: tuple[Step, ...] = (), content_types: Mapping[str, str] = _NONE
+    ) -> Self:
+        made = str.__new__(cls, value)
+        made._value_, made.prefix, made.steps, made.content_types = value, prefix, steps, content_types
+        return made
+
+    AUDIO = "audio", "audio", (PROBE, TRANSCRIBE), {
+        ".wav": "audio/wav",
+        ".mp3": "audio/mpeg",
+        ".flac": "audio/flac",
+        ".ogg": "audio/ogg",
+        ".opus": "audio/ogg",
+        ".m4a": "audio/mp4",
+        ".aac": "audio/aac",
+    }  # fmt: skip
+    IMAGE = "image", "images", (PROBE, CAPTION, PICTURE), {
+        ".png": "image/png",
+        ".jpg": "image/jpeg",
+        ".jpeg": "image/jpeg",
+        ".webp": "image/webp",
+        ".heic": "image/heic",
+        ".heif": "image/heif",
+        ".gif": "image/gif",
+        ".bmp": "image/bmp",
+        ".tif": "image/tiff",
+        ".tiff": "image/tiff",
+    }  # fmt: skip
+    VIDEO = "video", "video", (PROBE, TRANSCRIBE, CAPTION), {
+        ".mp4": "video/mp4",
+        ".m4v": "video/mp4",
+        ".mov": "video/quicktime",
+        ".webm": "video/webm",
+        ".mkv": "video/x-matroska",
+        ".avi": "video/x-msvideo",
+    }  # fmt: skip
+    DOCUMENT = "document", "documents", (PROBE, EXTRACT), {".pdf": "application/pdf"}
+    CHAT = "chat", "chat", (MESSAGE,)
 
     @property
-    def prefix(self) -> str:
-        """The first part of a raw key."""
-        return "images" if self is Modality.IMAGE else "documents" if self is Modality.DOCUMENT else self.value
+    def is_text(self) -> bool:
+        """Whether what is read in it is about as much as it holds; of what is heard or seen, that is little."""
+        return any(step is not PROBE and step.accepts in {"document", "text"} for step in self.steps)
 
 
-# An allow-list: what is not here is refused at the door rather than guessed at by a decoder.
-CONTENT_TYPES: dict[str, tuple[Modality, str]] = {
-    ".wav": (Modality.AUDIO, "audio/wav"),
-    ".mp3": (Modality.AUDIO, "audio/mpeg"),
-    ".flac": (Modality.AUDIO, "audio/flac"),
-    ".ogg": (Modality.AUDIO, "audio/ogg"),
-    ".opus": (Modality.AUDIO, "audio/ogg"),
-    ".m4a": (Modality.AUDIO, "audio/mp4"),
-    ".aac": (Modality.AUDIO, "audio/aac"),
-    ".png": (Modality.IMAGE, "image/png"),
-    ".jpg": (Modality.IMAGE, "image/jpeg"),
-    ".jpeg": (Modality.IMAGE, "image/jpeg"),
-    ".webp": (Modality.IMAGE, "image/webp"),
-    ".heic": (Modality.IMAGE, "image/heic"),
-    ".heif": (Modality.IMAGE, "image/heif"),
-    ".gif": (Modality.IMAGE, "image/gif"),
-    ".bmp": (Modality.IMAGE, "image/bmp"),
-    ".tif": (Modality.IMAGE, "image/tiff"),
-    ".tiff": (Modality.IMAGE, "image/tiff"),
-    ".mp4": (Modality.VIDEO, "video/mp4"),
-    ".m4v": (Modality.VIDEO, "video/mp4"),
-    ".mov": (Modality.VIDEO, "video/quicktime"),
-    ".webm": (Modality.VIDEO, "video/webm"),
-    ".mkv": (Modality.VIDEO, "video/x-matroska"),
-    ".avi": (Modality.VIDEO, "video/x-msvideo"),
-    ".pdf": (Modality.DOCUMENT, "application/pdf"),
+def modalities_with(step: Step) -> tuple[Modality, ...]:
+    return tuple(modality for modality in Modality if step in modality.steps)
+
+
+CONTENT_TYPES: Final[dict[str, tuple[Modality, str]]] = {
+    ending: (modality, kind) for modality in Modality for ending, kind in modality.content_types.items()
 }
 
 

@@ -61,6 +61,10 @@ class ModelBook:
         """The active one first: it is derived first, too."""
         return tuple(sorted((model for model in self.of(step) if model.kept), key=lambda m: m.state != State.ACTIVE))
 
+    def steps_kept(self) -> frozenset[str]:
+        """The steps that have a model."""
+        return frozenset(model.step for model in self.models if model.kept)
+
     def active(self, step: str) -> KnownModel | None:
         return next((model for model in self.of(step) if model.state is State.ACTIVE), None)
 

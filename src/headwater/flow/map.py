@@ -6,7 +6,9 @@ It feeds the run order, `headwater flow`, the diagram in the docs and an archite
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
+from headwater.domain import steps
+from headwater.domain.steps import derived_tables
+from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,14 @@ DERIVE: Final = Stage(
     "derive",
     (EVENTS.name, "raw"),
     # Quarantine goes first: a row that could not be made is never silently missing.
-    (QUARANTINE.name, METADATA.name, TRANSCRIPTS.name, CAPTIONS.name, MESSAGES.name, EMBEDDINGS.name),
+    (QUARANTINE.name, *(table.name for table in derived_tables())),
     "object × step × model",
     1,
     "what models make of each object",
 )
 EMBED: Final = Stage(
     "embed",
-    (TRANSCRIPTS.name, CAPTIONS.name, MESSAGES.name),
+    tuple(table.name for table in steps.EMBED.reads),
     (EMBEDDINGS.name,),
     "object × chunk × model",
     1,

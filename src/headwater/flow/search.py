@@ -16,7 +16,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from headwater.clock import to_text
-from headwater.domain.modality import Modality
+from headwater.domain.modality import Modality, modalities_with
+from headwater.domain.steps import PICTURE
 from headwater.errors import InvalidRequest
 from headwater.flow.models.answers import ask_vector
 from headwater.flow.models.port import Model
@@ -128,7 +129,7 @@ def _candidates(
 
 def _shown(index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter) -> list[Entry]:
     """Pictures that look like the query."""
-    if pictures is None or only.modality not in {None, Modality.IMAGE}:
+    if pictures is None or only.modality not in {None, *modalities_with(PICTURE)}:
         return []
     found = index.search(pictures.card.fingerprint, ask_vector(pictures, query), depth, only)
     return [entry for entry in found if entry.score >= LIKENESS_MIN]

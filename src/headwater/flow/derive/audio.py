@@ -3,14 +3,13 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
-from headwater.domain.tables import METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
 from headwater.flow.derive.containers import container_of, require_sound, wav_header
 from headwater.flow.derive.decoding import AUDIO_CONTAINERS, duration_of, opened, sound_blocks
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import SAMPLE_RATE, Model, Samples, Sound
 
@@ -64,9 +63,3 @@ def _sound_track(media: Any) -> Any:
     if not media.streams.audio:
         raise DataFault("UNREADABLE", "It holds no sound track.")
     return media.streams.audio[0]
-
-
-STEPS: Final = (
-    Step("probe", METADATA, probe),
-    Step("transcribe", TRANSCRIPTS, transcribe, "models.transcribe"),
-)

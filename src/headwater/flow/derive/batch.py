@@ -16,7 +16,7 @@ from headwater.storage.tables.writer import Rows, TableWriter
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
-_TEXTUAL: Final = (Modality.CHAT.value, Modality.DOCUMENT.value)
+_TEXTUAL: Final = tuple(modality.value for modality in Modality if modality.is_text)
 _TEXT_BYTES: Final = 64 << 20
 # Messages up to here are read before it is known whether they still belong to the batch.
 _SMALL_BYTES: Final = 8 << 10

@@ -1,11 +1,8 @@
 """Chat: what was written, as it was written. No bytes to fetch, no model to call."""
 
-from typing import Final
-
-from headwater.domain.tables import MESSAGES
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Effort, Step, StepResult, said_result
+from headwater.flow.derive.step import Effort, StepResult, said_result
 from headwater.flow.models.inline import Inline
 from headwater.flow.models.loaded import Models
 
@@ -20,6 +17,3 @@ def message_result(text: str | None) -> StepResult:
 
 def message(source: Source, models: Models) -> StepResult:
     return message_result(source.text)
-
-
-STEPS: Final = (Step("message", MESSAGES, message, fixed_model="inline"),)

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from headwater.domain.modality import Modality, content_type_of
 from headwater.domain.quarantine import SLOW, known_fault
+from headwater.domain.steps import PROBE, STEPS
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
 from headwater.flow.derive.call_pace import CallPace
 from headwater.flow.derive.fetch import Fetched, Fetcher
@@ -34,7 +35,7 @@ from headwater.settings import SETTINGS
 
 PR_SET_PDEATHSIG: Final = 1
 # A fault of this step tells about the whole object; its later steps would only repeat it.
-WHOLE_OBJECT: Final = "probe"
+WHOLE_OBJECT: Final = PROBE.name
 # No step of a modality: its answer says that the object's bytes are there and are the ones that its event names.
 VERIFY: Final = "verify"
 DETAIL_MAX: Final = 500
@@ -236,9 +237,9 @@ def _framed(message: Mapping[str, Any]) -> bytes:
 
 
 def _registered(modality: str, step: str) -> Run:
-    from headwater.flow.derive.registry import STEPS
+    from headwater.flow.derive.registry import function_of
 
-    return next(known.run for known in STEPS[Modality(modality)] if known.name == step)
+    return function_of(Modality(modality), STEPS[step])
 
 
 def bound_memory(megabytes: int) -> None:

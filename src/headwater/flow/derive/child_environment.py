@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from headwater.domain.steps import STEPS
 from headwater.settings import BY_NAME, SETTINGS, Settings, Value
 from headwater.storage.io.s3 import is_s3
 
@@ -30,7 +31,7 @@ S3_CHAIN: Final = "AWS_"
 VARIABLE_OPTION: Final = "_env"
 # The settings that a child may know; a password of the catalog or of the ledger is none of its business.
 SETTINGS_KNOWN: Final = ("limits.", "models.", "raw.", "s3.")
-SCANS: Final = {"models.extract": "models.scans"}  # a model that asks another one
+_HELPERS: Final = {step.setting: step.helper_setting for step in STEPS.values() if step.helper_setting}
 
 
 def child_environment(named: str) -> dict[str, str]:
@@ -61,5 +62,5 @@ def needed_variables(config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]
 def _models(settings: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for step in (step for job in jobs for step in job["steps"] if step["setting"]):
         yield step["model"]
-        if (other := SCANS.get(step["setting"])) is not None:
+        if (other := _HELPERS.get(step["setting"])) is not None:
             yield str(settings.get(other, BY_NAME[other].default))

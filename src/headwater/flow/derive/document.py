@@ -5,10 +5,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from headwater.domain.tables import CAPTIONS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.documents import SCANS_MAX, count_scans, open_document
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Said
@@ -57,9 +56,3 @@ def _checked_pages(source: Source) -> int:
     if pages == 0:
         raise DataFault("UNREADABLE", "It has no pages.")
     return pages
-
-
-STEPS: Final = (
-    Step("probe", METADATA, probe),
-    Step("extract", CAPTIONS, extract, "models.extract"),
-)

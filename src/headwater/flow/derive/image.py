@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from headwater.domain.locator import Segment
-from headwater.domain.tables import CAPTIONS, EMBEDDINGS, METADATA
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Limits, Source
-from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.answers import checked_embedded
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said
@@ -146,10 +145,3 @@ def _damaged(error: Exception) -> DataFault:
     text = str(error).lower()
     cut = isinstance(error, EOFError) or any(word in text for word in ("truncated", "end of file", "unexpected end"))
     return DataFault("TRUNCATED" if cut else "UNREADABLE", f"It cannot be decoded: {error}")
-
-
-STEPS: Final = (
-    Step("probe", METADATA, probe),
-    Step("caption", CAPTIONS, caption, "models.caption"),
-    Step("picture", EMBEDDINGS, picture, "models.picture"),
-)

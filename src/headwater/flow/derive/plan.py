@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
+from headwater.domain.modality import Modality
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.steps import Step
 from headwater.domain.tables import EVENTS
-from headwater.flow.derive.registry import STEPS
-from headwater.flow.derive.step import Step
 from headwater.flow.derive.work import PlannedStep, Work
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.loaded import Models, models_of
@@ -18,8 +18,8 @@ def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int 
     """Every model that is kept for each step. Loads none: a card tells who will have made a row."""
     models = models_of(settings)
     steps = {
-        modality.value: tuple(planned for step in steps for planned in _planned(step, models, book))
-        for modality, steps in STEPS.items()
+        modality.value: tuple(planned for step in modality.steps for planned in _planned(step, models, book))
+        for modality in Modality
     }
     return Work(steps, settings, now, share, afresh)
 
@@ -31,12 +31,12 @@ def only_by(book: ModelBook, model: KnownModel) -> ModelBook:
 
 
 def _planned(step: Step, models: Models, book: ModelBook) -> Iterator[PlannedStep]:
-    if step.model_setting is None:
+    if not step.setting:
         yield _plan(step, models, None)
         return
     for known in book.kept(step.name):
-        chosen = models.chosen(step.model_setting, known.name)
-        require_same(known, chosen.card(step.model_setting))
+        chosen = models.chosen(step.setting, known.name)
+        require_same(known, chosen.card(step.setting))
         yield _plan(step, chosen, known)
 
 
@@ -49,7 +49,7 @@ def _plan(step: Step, models: Models, known: KnownModel | None) -> PlannedStep:
         label=card.label,
         fingerprint=card.fingerprint,
         position=known.position_in(EVENTS.name) if known else EVENTS.name,
-        setting=step.model_setting,
+        setting=step.setting or None,
         memoised=known is not None and not card.instant,
         paid=card.price > 0,
         concurrency=card.concurrency,

@@ -1,15 +1,16 @@
-"""The steps of each modality: one line each."""
+"""Which function does a step of a modality: the one of the step's name, in the file of the modality's name."""
 
-from typing import Final
+import importlib
 
 from headwater.domain.modality import Modality
-from headwater.flow.derive import audio, chat, document, image, video
-from headwater.flow.derive.step import Step
+from headwater.domain.steps import Step
+from headwater.errors import InternalError
+from headwater.flow.derive.step import StepFunction
 
-STEPS: Final[dict[Modality, tuple[Step, ...]]] = {
-    Modality.AUDIO: audio.STEPS,
-    Modality.IMAGE: image.STEPS,
-    Modality.VIDEO: video.STEPS,
-    Modality.DOCUMENT: document.STEPS,
-    Modality.CHAT: chat.STEPS,
-}
+
+def function_of(modality: Modality, step: Step) -> StepFunction:
+    place = f"headwater.flow.derive.{modality}"
+    function: StepFunction | None = getattr(importlib.import_module(place), step.name, None)
+    if function is None:
+        raise InternalError(f"{modality} has the step {step.name}, but {place} has no function of that name.")
+    return function

@@ -24,9 +24,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
 from headwater.domain.modality import Modality
+from headwater.domain.model_book import ModelBook
 from headwater.domain.progress import Progress
 from headwater.domain.quarantine import SLOW, TRANSIENT
-from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, Table
+from headwater.domain.steps import STEPS, derived_tables
+from headwater.domain.tables import EVENTS, QUARANTINE, Table
 from headwater.flow import rows as them
 from headwater.flow.derive.batch import INPUT, next_batch
 from headwater.flow.derive.child import WHOLE_OBJECT
@@ -70,7 +72,8 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect:
     nobody would do its step from here on.
     """
     planned = work.planned()
-    progress = {table.name: read_progress(writer.tables, table) for table in TABLES if _in_use(table, work)}
+    moved = derived_tables({step.name for step in planned.values()})
+    progress = {table.name: read_progress(writer.tables, table) for table in (QUARANTINE, *moved)}
     reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
     live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
     for tag in planned.keys() - live:
@@ -101,13 +104,11 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect:
     return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live, expect))
 
 
-def is_cut_short(writer: TableWriter, *, pictures: bool) -> bool:
-    """Whether a run was killed between the commits of a batch, so that some tables are ahead of others.
-
-    `pictures` says that vectors of pictures are made.
-    """
-    tables = [table for table in TABLES if pictures or table is not EMBEDDINGS]
-    progress = {table.name: read_progress(writer.tables, table) for table in tables}
+def is_cut_short(writer: TableWriter, book: ModelBook) -> bool:
+    """Whether a run was killed between the commits of a batch, so that some tables are ahead of others."""
+    progress = {
+        table.name: read_progress(writer.tables, table) for table in (QUARANTINE, *derived_tables(book.steps_kept()))
+    }
     return max(told.seq_of(EVENTS.name) for told in progress.values()) > _begin(progress)[0]
 
 
@@ -122,7 +123,7 @@ def replay_next(
     step = work.planned()[tag]
     table = next(table for table in TABLES if table.name == step.table)
     progress = read_progress(writer.tables, table)
-    reached = read_progress(writer.tables, METADATA if table is EMBEDDINGS else table).seq_of(EVENTS.name)
+    reached = read_progress(writer.tables, STEPS[step.name].frontier).seq_of(EVENTS.name)
     batch = next_batch(writer, progress.seq_of(step.position), cut, until=min(until, reached))
     if batch is None:
         return None
@@ -139,7 +140,7 @@ def replay_next(
 
     def publish_missing(target: Table, rows: Rows) -> int:
         position = {step.position: end} if target is table else {}
-        if position and table is EMBEDDINGS:  # nobody else moves it on before a first model for pictures is complete
+        if position and STEPS[step.name].optional:  # nobody else moves it on before a first model is complete
             position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if target is not table or batch.repeats or progress.aside.get(tag):
             # By their own time once all that was rolled back is there again: each batch would read all of the table.
@@ -190,10 +191,6 @@ def _begin(progress: Mapping[str, Progress]) -> tuple[int, int | None]:
     others = min(told.seq_of(EVENTS.name) for name, told in progress.items() if name != QUARANTINE.name)
     until = min(others, aside.redo.get(EVENTS.name, 0))
     return (seq, until) if seq < until else (others, None)
-
-
-def _in_use(table: Table, work: Work) -> bool:
-    return table is not EMBEDDINGS or any(step.table == table.name for step in work.planned().values())
 
 
 def _missing(writer: TableWriter, table: Table, rows: Rows, *, of_any_time: bool = False) -> Rows:

@@ -1,10 +1,9 @@
-"""A step of derivation as a value: its name, the table that it fills, the setting that names its model."""
+"""What a step's function is given and gives: a row's own columns, judged against what its model was given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.domain.tables import Table
 from headwater.errors import DataFault
 from headwater.flow.derive.source import Source
 from headwater.flow.models.answers import LETTERS_MAX, checked_amount, checked_said
@@ -12,29 +11,12 @@ from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import ModelCard, Said
 
 StepResult = dict[str, Any]
+# None where there is nothing to say: a video without sound has no transcript.
+StepFunction = Callable[[Source, Models], StepResult | None]
 LETTERS_PER_SECOND, LETTERS_BESIDES = 60, 2_000
 LETTERS_PER_PICTURE: Final = 100_000
 SECONDS_BESIDES: Final = 60  # a model that hears in windows of half a minute may end its last segment beyond the sound
 PROBE_FIELDS: Final = ("duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """`run` gives a row's own columns, or None where there is nothing to say: a video without sound has no transcript.
-
-    A step without `model_setting` uses the model named by `fixed_model`.
-    """
-
-    name: str
-    table: Table
-    run: Callable[[Source, Models], StepResult | None]
-    model_setting: str | None = None
-    fixed_model: str = "probe"
-
-    @property
-    def named_by(self) -> str:
-        """What `Models` knows its model by."""
-        return self.model_setting or self.fixed_model
 
 
 def probed(**found: Any) -> StepResult:

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 
 from headwater.domain.locator import Segment
-from headwater.domain.tables import CAPTIONS, METADATA, TRANSCRIPTS
 from headwater.errors import DataFault
 from headwater.flow.derive.audio import heard
 from headwater.flow.derive.call_pace import is_elsewhere
@@ -21,7 +20,7 @@ from headwater.flow.derive.containers import container_of
 from headwater.flow.derive.decoding import VIDEO_CONTAINERS, Earning, duration_of, opened, packets, sound_blocks
 from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
 from headwater.flow.derive.source import Source
-from headwater.flow.derive.step import Effort, Step, StepResult, probed, said_result
+from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said, Sound
@@ -201,10 +200,3 @@ def _together(read: list[tuple[KeyFrame, Said]]) -> Said:
         tokens=sum(said.tokens for _, said in read),
         attempts=sum(said.attempts for _, said in read),
     )
-
-
-STEPS: Final = (
-    Step("probe", METADATA, probe),
-    Step("transcribe", TRANSCRIPTS, transcribe, "models.transcribe"),
-    Step("caption", CAPTIONS, caption, "models.caption"),
-)

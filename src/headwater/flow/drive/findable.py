@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headwater import telemetry
 from headwater.clock import Clock
+from headwater.domain.steps import EMBED
 from headwater.errors import Unavailable
 from headwater.flow.embed.stage import EmbedderDown, Embeddings, embed_next
 from headwater.flow.index import index_next
@@ -96,7 +97,7 @@ class Findable:
 
     def _embed(self) -> Embeddings | None:
         with self.embedding:
-            kept, most = read_book(self.ledger).kept("embed"), batch_cut(self.writer).rows
+            kept, most = read_book(self.ledger).kept(EMBED.name), batch_cut(self.writer).rows
             return embed_next(self.writer, kept, batch_rows=most, clock=self.clock)
 
     def _follow(self) -> int | None:

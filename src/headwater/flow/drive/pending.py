@@ -1,15 +1,15 @@
 """What is pending for each stage, from table properties alone: no scan and no JVM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headwater.clock import parse_time, to_text
 from headwater.domain.progress import Progress
 from headwater.domain.quarantine import RETRY_DUE, RETRY_SECONDS_MIN, STRAGGLERS
-from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, SAID, Table, find
+from headwater.domain.steps import derived_tables
+from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, SAID, Table
 from headwater.flow.log.identity import Unread
-from headwater.flow.map import DERIVE
 from headwater.storage.ledger.ledger import Ledger
 
 
@@ -66,14 +66,11 @@ def find_pending(
     index_position: int,
     *,
     retry_due: bool = False,
-    pictures: bool = False,
+    steps_kept: Collection[str] = (),
 ) -> Pending:
-    """`pictures` says that vectors of pictures are made, which derive puts among the embeddings."""
+    """`steps_kept` are those that have a model."""
     events, embeddings = progress(EVENTS), progress(EMBEDDINGS)
-    # Quarantine moves only when it gets something.
-    idle = {QUARANTINE} if pictures else {QUARANTINE, EMBEDDINGS}
-    tables = [table for name in DERIVE.writes if (table := find(name)) and table not in idle]
-    derived = [progress(table).seq_of(EVENTS.name) for table in tables]
+    derived = [progress(table).seq_of(EVENTS.name) for table in derived_tables(steps_kept)]
     # But where it was rolled back, what it had is to be made again.
     aside = progress(QUARANTINE)
     again = max(0, min(*derived, aside.redo.get(EVENTS.name, 0)) - aside.seq_of(EVENTS.name))

@@ -3,9 +3,9 @@
 from headwater import telemetry
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel, State
-from headwater.domain.tables import EMBEDDINGS, EVENTS
-from headwater.flow.derive.registry import STEPS
-from headwater.flow.models.choice import CHOICES, known_model, settled, step_of, unheeded
+from headwater.domain.steps import CHOICES
+from headwater.domain.tables import EVENTS
+from headwater.flow.models.choice import known_model, settled, step_of, unheeded
 from headwater.flow.models.loaded import models_of
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger
@@ -16,10 +16,9 @@ from headwater.storage.tables.read_progress import read_progress
 def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
     """Where a step has no rows yet, the model that is set is its first; elsewhere the book stands."""
     models = models_of(settings)
-    tables = {"embed": EMBEDDINGS} | {step.name: step.table for steps in STEPS.values() for step in steps}
-    # Vectors of pictures stand among those of texts; whether there are none yet is told by the events.
-    tables["picture"] = EVENTS
-    empty = [step for step in CHOICES if not read_progress(settings, tables[step]).next_seq]
+    # An optional step's rows stand among another one's; whether there are none yet is told by the events.
+    tables = {name: EVENTS if step.optional else step.table for name, step in CHOICES.items()}
+    empty = [name for name, table in tables.items() if not read_progress(settings, table).next_seq]
     book = change_book(ledger, lambda book: settled(book, models, empty, clock()))
     for sentence in unheeded(book, models):
         telemetry.note("setting.unheeded", level="warning", detail=sentence)

@@ -13,16 +13,16 @@ from typing import Final
 
 from headwater import telemetry
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.steps import EMBED, STEPS
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.flow.derive.plan import only_by, plan_work
-from headwater.flow.derive.registry import STEPS
 from headwater.flow.derive.stage import Derived, replay_next
 from headwater.flow.drive.pace import Pace
 from headwater.flow.drive.retry import note_due
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
-from headwater.flow.models.choice import CHOICES, require_same
+from headwater.flow.models.choice import card_of, require_same
 from headwater.flow.models.loaded import models_of
 from headwater.flow.models.port import ModelCard
 from headwater.flow.rows import Cut, batch_cut, driver_rows
@@ -30,7 +30,6 @@ from headwater.flow.spent import Spent
 from headwater.storage.ledger.model_book import change_book, read_book
 from headwater.storage.tables.read_progress import read_progress
 
-EMBED: Final = "embed"
 _TEXTS_AT_ONCE: Final = 5_000
 
 
@@ -67,7 +66,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
             if may is None:
                 break
             # As long as it is not known to have caught up, the stage must not go on without it.
-            with run.findable.embedding if known.step == EMBED else nullcontext():
+            with run.findable.embedding if known.step == EMBED.name else nullcontext():
                 made = _step(run, known, may, pace, alone=alone)
                 if made is None:
                     run.expect_aside(passing=1, slow=1)  # from here on what it left is tried again by every run
@@ -87,8 +86,10 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
 
 def _position(run: Run, known: KnownModel) -> int:
     """The first event that it has yet to see; an embedder, which reads texts, has none."""
-    table = next((step.table for steps in STEPS.values() for step in steps if step.name == known.step), None)
-    return read_progress(run.settings, table).seq_of(known.position_in(EVENTS.name)) if table else 0
+    step = STEPS[known.step]
+    if EVENTS not in step.reads:
+        return 0
+    return read_progress(run.settings, step.table).seq_of(known.position_in(EVENTS.name))
 
 
 def _require_single_tasks(run: Run, known: KnownModel) -> None:
@@ -102,19 +103,18 @@ def _require_single_tasks(run: Run, known: KnownModel) -> None:
 
 
 def _card(run: Run, known: KnownModel) -> ModelCard:
-    setting = CHOICES[known.step]
-    return models_of(run.settings).chosen(setting, known.name).card(setting)
+    return card_of(models_of(run.settings), known.step, known.name)
 
 
 def _is_priced_before(run: Run, known: KnownModel) -> bool:
     """Whether what a call costs is known before it is made, so that several may be under way. Of texts it is, but
     their calls are quick, and made in the order of the texts."""
-    return known.step != EMBED and _card(run, known).price_unit != "1k_tokens"
+    return known.step != EMBED.name and _card(run, known).price_unit != "1k_tokens"
 
 
 def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | Embeddings | None:
     begun = time.monotonic()
-    made = _embed(run, known, may) if known.step == EMBED else _derive(run, known, may, pace, alone=alone)
+    made = _embed(run, known, may) if known.step == EMBED.name else _derive(run, known, may, pace, alone=alone)
     if made is None:
         return None
     seen = made.texts if isinstance(made, Embeddings) else made.events
@@ -164,13 +164,12 @@ def _stage_in_trouble(run: Run) -> str:
     """Where a model that is kept is no longer to be had, its stage rests: this replay is the way out."""
     models = models_of(run.settings)
     for known in read_book(run.ledger).models:
-        setting = CHOICES[known.step]
         try:
             if known.kept:
-                require_same(known, models.chosen(setting, known.name).card(setting))
+                require_same(known, card_of(models, known.step, known.name))
         except (Conflict, InvalidRequest) as trouble:
             telemetry.note("stage.rests", level="warning", detail=str(trouble))
-            return EMBED if known.step == EMBED else "derive"
+            return known.step if known.step == EMBED.name else "derive"
     return ""
 
 

@@ -35,7 +35,9 @@ from headwater.domain.quarantine import (
     TRANSIENT,
     Retried,
 )
+from headwater.domain.steps import EMBED
 from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.derive.work import Work
@@ -108,7 +110,7 @@ class Retrying:
             for some in grouped(rows, lambda row: row[1], most_bytes=_BYTES_AT_ONCE, most_items=_ROWS_AT_ONCE):
                 within = F.col("held").between(some[0][0], some[-1][0])
                 failed = self._derive(pending.where(within), spent)
-                failed += self._embed(held.where(within & (F.col("step") == "embed")), spent)
+                failed += self._embed(held.where(within & (F.col("step") == EMBED.name)), spent)
                 total += Retried(len(some), max(0, len(some) - failed), failed)
             remove_numbered(self.writer, QUARANTINE, numbers)
         return total
@@ -122,7 +124,7 @@ class Retrying:
         columns = ("event_id", "object_id", "step", "fingerprint", "attempts", "event_seq", "occurred_at")
         found = table.join(given, "seq", "left_semi").select(F.col("seq").alias("held"), *columns)
         held = self._kept(found, numbers)
-        again = pending_again(self.writer, held.where(F.col("step") != "embed"), self._work())
+        again = pending_again(self.writer, held.where(F.col("step") != EMBED.name), self._work())
         pending = self._kept(again, numbers)
         try:
             yield held, pending
@@ -160,7 +162,7 @@ class Retrying:
     def _embed(self, held: DataFrame, spent: dict[str, Spent]) -> int:
         if held.isEmpty():
             return 0
-        embedders = [self.model] if self.model else list(self.book.kept("embed"))
+        embedders = [self.model] if self.model else list(self.book.kept(EMBED.name))
         objects = held.select("occurred_at", "object_id").distinct().orderBy("occurred_at").collect()
         quarantined = 0
         for start in range(0, len(objects), _OBJECTS_AT_ONCE):
@@ -179,7 +181,7 @@ def pending_again(writer: TableWriter, held: DataFrame, work: Work) -> DataFrame
     """
     tag = F.concat_ws("/", "step", "fingerprint")
     known = F.when(tag.isin(list(work.planned())), tag).otherwise(F.col("step"))
-    only = F.when(F.col("step") != "probe", known).alias("only")
+    only = F.when(F.col("step") != WHOLE_OBJECT, known).alias("only")
     # Of a table that was set back, the same event may have come again with another number.
     numbered = read_progress(writer.tables, EVENTS).generation == 0
     events = writer.spark.table(f"lake.{EVENTS.name}").where(_near(held, numbered=numbered))

@@ -222,7 +222,7 @@ class Run:
 
     def end_cut_short(self) -> None:
         """Derive the rest of a batch that a kill left in some tables only, before rows are added in another way."""
-        while is_cut_short(self.writer, pictures=bool(read_book(self.ledger).kept("picture"))) and self._derive():
+        while is_cut_short(self.writer, read_book(self.ledger)) and self._derive():
             pass
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:

@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 from headwater.clock import Clock
 from headwater.domain.model_book import ModelBook
 from headwater.domain.quarantine import SLOW, STRAGGLERS
-from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE
-from headwater.flow.derive.outcome import TABLES
+from headwater.domain.steps import derived_tables
+from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import Derived, derive_again
 from headwater.flow.derive.work import Work
@@ -179,6 +179,6 @@ class Stragglers:
 
     def _committed(self, book: ModelBook) -> int:
         """Events before this one are in every table that derive moves on with each batch."""
-        idle = {QUARANTINE} if book.kept("picture") else {QUARANTINE, EMBEDDINGS}
-        tables = [table for table in TABLES if table not in idle]
-        return min(read_progress(self.writer.tables, table).seq_of(EVENTS.name) for table in tables)
+        return min(
+            read_progress(self.writer.tables, table).seq_of(EVENTS.name) for table in derived_tables(book.steps_kept())
+        )

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headwater import faults
 from headwater.domain.chunks import chunks_of
 from headwater.domain.groups import grouped
+from headwater.domain.steps import EMBED
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.embed.asking import Answer, Embedder
@@ -28,7 +29,7 @@ from headwater.flow.spent import purse_of_attempt
 from headwater.settings import Settings
 from headwater.storage.memo.memo import Memo, open_memo
 
-STEP: Final = "embed"
+STEP: Final = EMBED.name
 OUTPUT: Final = pa.schema(
     [
         *(field.with_nullable(True) for field in EMBEDDINGS.schema if field.name != "seq"),

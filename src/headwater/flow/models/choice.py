@@ -6,44 +6,27 @@ the way to it is a replay and a flip.
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Final
 
 from headwater.clock import to_text
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.steps import CHOICES, EMBED
 from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import ModelCard
 
-PICTURE: Final = "picture"  # the one step that need not have a model
-# The steps whose model can be chosen, and the setting that names the first one.
-CHOICES: Final = {
-    "transcribe": "models.transcribe",
-    "caption": "models.caption",
-    "extract": "models.extract",
-    "embed": "models.embed",
-    PICTURE: "models.picture",
-}
-_TAKES: Final = {
-    "transcribe": ("speech", "text"),
-    "caption": ("picture", "text"),
-    "extract": ("document", "text"),
-    "embed": ("text", "vector"),
-    PICTURE: ("picture", "vector"),
-}
-
 
 def settled(book: ModelBook, models: Models, empty: Collection[str], now: datetime) -> ModelBook:
     """The book with a model for every step. `empty` are the steps without a row: there the setting still decides."""
-    for step, setting in CHOICES.items():
-        active = book.active(step)
-        if step == PICTURE and (not models.name_of(setting) or (active is None and step not in empty)):
+    for name, step in CHOICES.items():
+        active = book.active(name)
+        if step.optional and (not models.name_of(step.setting) or (active is None and name not in empty)):
             continue
-        card = models.card(setting)
-        if active is not None and (step not in empty or active.fingerprint == card.fingerprint):
+        card = models.card(step.setting)
+        if active is not None and (name not in empty or active.fingerprint == card.fingerprint):
             continue
         if active is not None:
             book = book.without(active)
-        book = book.with_model(known_model(models, step, models.name_of(setting), State.ACTIVE, now))
+        book = book.with_model(known_model(models, name, models.name_of(step.setting), State.ACTIVE, now))
     return book
 
 
@@ -53,21 +36,27 @@ def known_model(
     """A model by its name, checked to be one for this step."""
     if step not in CHOICES:
         raise InvalidRequest(f"{step} has no model to choose. These have: {', '.join(CHOICES)}.")
-    card = models.chosen(CHOICES[step], name).card(CHOICES[step])
-    if (card.accepts, card.produces) != _TAKES[step]:
-        takes, makes = _TAKES[step]
+    known, card = CHOICES[step], card_of(models, step, name)
+    if (card.accepts, card.produces) != (known.accepts, known.produces):
         raise InvalidRequest(
-            f"{card.label} makes {card.produces} of {card.accepts}; {step} needs a model that makes {makes} of {takes}."
+            f"{card.label} makes {card.produces} of {card.accepts}; "
+            f"{step} needs a model that makes {known.produces} of {known.accepts}."
         )
     return KnownModel(step, name, card.label, card.fingerprint, state, to_text(now), replayed)
 
 
+def card_of(models: Models, step: str, name: str) -> ModelCard:
+    """Of a model by its name, as one that does this step. Loads nothing."""
+    setting = CHOICES[step].setting
+    return models.chosen(setting, name).card(setting)
+
+
 def step_of(models: Models, name: str) -> str:
     """The step that a model is for."""
-    card = models.chosen("models.embed", name).card("models.embed")
-    for step, takes in _TAKES.items():
-        if takes == (card.accepts, card.produces):
-            return step
+    card = card_of(models, EMBED.name, name)
+    for step in CHOICES.values():
+        if (step.accepts, step.produces) == (card.accepts, card.produces):
+            return step.name
     raise InvalidRequest(f"{card.label} makes {card.produces} of {card.accepts}; no step here needs that.")
 
 
@@ -88,10 +77,10 @@ def _way_out(known: KnownModel) -> str:
 
 def unheeded(book: ModelBook, models: Models) -> list[str]:
     """A sentence for each setting that names another model than the active one."""
-    wishes = ((step, models.name_of(setting), book.active(step)) for step, setting in CHOICES.items())
+    wishes = ((step, models.name_of(step.setting), book.active(step.name)) for step in CHOICES.values())
     return [
-        f"{CHOICES[step]} names {name}, but {active.name if active else 'no model'} is active. "
-        f"To change over: headwater replay {step} --model {name}, then headwater activate."
+        f"{step.setting} names {name}, but {active.name if active else 'no model'} is active. "
+        f"To change over: headwater replay {step.name} --model {name}, then headwater activate."
         for step, name, active in wishes
         if name and name != (active.name if active else None)
     ]

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
+from headwater.domain.steps import EXTRACT
 from headwater.flow.models.answers import checked_answers, checked_said, loading, model_faults
 from headwater.flow.models.documents import KeepPages, Pdfium
 from headwater.flow.models.port import SAMPLE_RATE, Model, ModelCard, Samples, Sound
@@ -51,7 +52,7 @@ class Models:
             model = self._find(name)
             if not model.loaded:
                 if isinstance(model.inner, Pdfium) and model.inner.reader is not None:
-                    self._load(self.name_of("models.scans"))
+                    self._load(self.name_of(EXTRACT.helper_setting))
                 self._loading(True)
                 with loading(name):
                     model.load()
@@ -66,7 +67,7 @@ class Models:
             if name not in self._known:
                 model = load_model(name, self._sections)
                 if isinstance(model, Pdfium):
-                    model.reader = self._find(self.name_of("models.scans"))
+                    model.reader = self._find(self.name_of(EXTRACT.helper_setting))
                 self._known[name] = GuardedModel(model)
             return self._known[name]
 

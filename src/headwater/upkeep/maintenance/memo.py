@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.progress import STAMP, Progress
-from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table
+from headwater.domain.steps import STEPS
+from headwater.domain.tables import Table
 from headwater.settings import Settings
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables.metadata import Metadata, progress_in
 from headwater.storage.tables.snapshots import history_of
-from headwater.upkeep.models.quote import STEPS
 
 if TYPE_CHECKING:
     from headwater.storage.tables.catalog import Tables
@@ -74,10 +74,10 @@ class _History:
         """Whether the rows of what a model answered until then are committed, as far as there will be any."""
         if model is None or model.state in {State.SOME, State.LEAVING}:
             return True
-        table, sources = (EMBEDDINGS, SAID) if model.step == "embed" else (STEPS[model.step][0], (EVENTS,))
-        now, then = progress_in(self._load(table)), self._then(self._load(table))
-        moved = [now.seq_of(model.position_in(s.name)) > then.seq_of(model.position_in(s.name)) for s in sources]
-        left = [progress_in(self._load(s)).next_seq > now.seq_of(model.position_in(s.name)) for s in sources]
+        step = STEPS[model.step]
+        now, then = progress_in(self._load(step.table)), self._then(self._load(step.table))
+        moved = [now.seq_of(model.position_in(s.name)) > then.seq_of(model.position_in(s.name)) for s in step.reads]
+        left = [progress_in(self._load(s)).next_seq > now.seq_of(model.position_in(s.name)) for s in step.reads]
         return any(moved) or not any(left)
 
     def _then(self, history: Metadata) -> Progress:

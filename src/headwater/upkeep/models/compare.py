@@ -9,17 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headwater.domain.modality import modalities_with
 from headwater.domain.model_book import KnownModel
-from headwater.domain.tables import EMBEDDINGS
+from headwater.domain.steps import CHOICES, EMBED, STEPS
 from headwater.domain.words import edits
 from headwater.flow.models.answers import ask_vector
 from headwater.flow.models.port import Model
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
-from headwater.upkeep.models.quote import STEPS
 
-STEP_TABLES: Final = {"embed": EMBEDDINGS, **{step: table for step, (table, _) in STEPS.items()}}
 PAIRS_MAX: Final = 500
 SAMPLE: Final = 5
 QUERIES: Final = 50
@@ -41,11 +40,11 @@ class Comparing:
         """`{"step", "models": […], "disagreement": {…}, "sample": […]}`"""
         both = (one, other)
         facts = [self._facts(known) for known in both]
-        made = self._vectors(one, other) if STEP_TABLES[one.step] is EMBEDDINGS else self._texts(one, other)
+        made = self._vectors(one, other) if CHOICES[one.step].produces == "vector" else self._texts(one, other)
         return {"step": one.step, "models": facts, **made}
 
     def _facts(self, known: KnownModel) -> dict[str, Any]:
-        table = STEP_TABLES[known.step].short_name
+        table = CHOICES[known.step].table.short_name
         (row,) = self._rows(_FACTS.format(table=table, print=known.fingerprint))
         return {
             "model": known.label,
@@ -58,13 +57,13 @@ class Comparing:
 
     def _objects(self, known: KnownModel) -> int:
         """How many there are to be done: what any model has done, or given up."""
-        if known.step == "embed":
+        if known.step == EMBED.name:
             return int(self._rows(_TEXT_OBJECTS)[0]["objects"])
-        modalities = ", ".join(f"'{name}'" for name in STEPS[known.step][1])
+        modalities = ", ".join(f"'{name}'" for name in modalities_with(STEPS[known.step]))
         return int(self._rows(_OBJECTS.format(modalities=modalities))[0]["objects"])
 
     def _texts(self, one: KnownModel, other: KnownModel) -> dict[str, Any]:
-        table = STEPS[one.step][0].short_name
+        table = STEPS[one.step].table.short_name
         query = _PAIRS.format(table=table, one=one.fingerprint, other=other.fingerprint, limit=PAIRS_MAX)
         pairs = [_judged(row) for row in self._rows(query)]
         words, wrong = sum(pair["words"] for pair in pairs), sum(pair["edits"] for pair in pairs)

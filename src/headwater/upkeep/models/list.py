@@ -3,13 +3,12 @@
 from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel, ModelBook
-from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID
-from headwater.flow.models.choice import CHOICES
+from headwater.domain.steps import CHOICES
+from headwater.domain.tables import EMBEDDINGS, SAID
 from headwater.settings import Settings
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
 from headwater.storage.tables.read_progress import read_progress
-from headwater.upkeep.models.quote import STEPS
 
 _MADE: Final = """
     SELECT fingerprint, count(*) AS rows, coalesce(sum(model_seconds), 0)::DOUBLE AS model_seconds,
@@ -48,6 +47,6 @@ def _made(reader: Tables) -> dict[str, dict[str, Any]]:
 
 def _behind(settings: Settings, known: KnownModel) -> int:
     """How many events or texts the others of its step have seen and it has not."""
-    sources = SAID if known.step == "embed" else (EVENTS,)
-    progress = read_progress(settings, EMBEDDINGS if known.step == "embed" else STEPS[known.step][0])
-    return sum(progress.seq_of(source.name) - progress.seq_of(known.position_in(source.name)) for source in sources)
+    step = CHOICES[known.step]
+    progress = read_progress(settings, step.table)
+    return sum(progress.seq_of(source.name) - progress.seq_of(known.position_in(source.name)) for source in step.reads)

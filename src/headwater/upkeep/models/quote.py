@@ -13,8 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import KnownModel, ModelBook
-from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, METADATA, SAID, TRANSCRIPTS, Table
+from headwater.domain.steps import EMBED, PROBE, STEPS
+from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table
 from headwater.flow.derive.video import FRAME_SECONDS
 from headwater.flow.models.documents import SCANS_MAX
 from headwater.flow.models.port import ModelCard
@@ -26,13 +28,6 @@ from headwater.storage.tables.expired_scan import plan_again
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.row_filter import literal
 
-# The table that a step fills and the kinds of object that it is done for.
-STEPS: Final[dict[str, tuple[Table, tuple[str, ...]]]] = {
-    "transcribe": (TRANSCRIPTS, ("audio", "video")),
-    "caption": (CAPTIONS, ("image", "video")),
-    "extract": (CAPTIONS, ("document",)),
-    "picture": (EMBEDDINGS, ("image",)),
-}
 # Letters of English in a token; of a letter that takes several bytes, each may be one.
 _LETTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_PICTURE: Final = 1_000  # prompt and picture together, where nobody has told yet
@@ -87,17 +82,22 @@ class Quoting:
     workers: int
 
     def quote(self, known: KnownModel, card: ModelCard) -> Quote:
-        return self._embedder(known, card) if known.step == "embed" else self._derivation(known, card)
+        return self._embedder(known, card) if known.step == EMBED.name else self._derivation(known, card)
 
     def _derivation(self, known: KnownModel, card: ModelCard) -> Quote:
-        table, modalities = STEPS[known.step]
-        progress = read_progress(self.settings, table)
-        reached = read_progress(self.settings, METADATA) if table is EMBEDDINGS else progress
+        step = STEPS[known.step]
+        table, modalities = step.table, modalities_with(step)
+        progress, reached = read_progress(self.settings, table), read_progress(self.settings, step.frontier)
         begin, end = progress.seq_of(known.position_in(EVENTS.name)), reached.seq_of(EVENTS.name)
         if end <= begin:
             return _nothing(known, card)
         query = _OBJECTS.format(
-            begin=begin, end=end, modalities=_list(modalities), table=table.short_name, print=known.fingerprint
+            begin=begin,
+            end=end,
+            modalities=_list(modalities),
+            table=table.short_name,
+            print=known.fingerprint,
+            whole=PROBE.name,
         )
         left = plan_again(lambda: self._counted(known, card, query, self._tokens_each(known.step, table)))
         seconds, whose = self._pace(known, table, left)
@@ -114,7 +114,7 @@ class Quoting:
             pace_of=whose,
             cost=left.cost,
             rows=left.objects,
-            vectors=left.objects if table is EMBEDDINGS else round(left.objects * self._vectors_each(known.step)),
+            vectors=left.objects if step.produces == "vector" else round(left.objects * self._vectors_each(known.step)),
             seconds=seconds / self.workers if seconds is not None else None,
             places=left.places,
             bill=left.bill,
@@ -150,7 +150,7 @@ class Quoting:
                 texts, tokens = texts + row["texts"], tokens + _estimated_tokens(row["letters"], row["bytes"])
         if not texts:
             return _nothing(known, card)
-        active = self.book.active("embed")
+        active = self.book.active(EMBED.name)
         (chunks,) = self._rows(_CHUNKS.format(print=active.fingerprint if active else ""))
         share = texts / chunks["texts"] if chunks["texts"] else 0.0
         vectors = round(chunks["vectors"] * share) or texts
@@ -197,7 +197,7 @@ class Quoting:
                 continue
             (row,) = self._rows(_PACE.format(table=table.short_name, print=model.fingerprint))
             if row["objects"]:
-                if row["media_seconds"] and known.step == "transcribe":
+                if row["media_seconds"] and STEPS[known.step].accepts == "speech":
                     rate = row["model_seconds"] / row["media_seconds"]
                     return rate * left.media_seconds, model.label
                 return row["model_seconds"] / row["objects"] * left.asked, model.label
@@ -212,7 +212,7 @@ class Quoting:
         active = self.book.active(step)
         (row,) = self._rows(_CHUNKS_OF.format(print=active.fingerprint if active else ""))
         chunks = row["vectors"] / row["objects"] if row["objects"] else 1.0
-        return float(chunks * len(self.book.kept("embed")))
+        return float(chunks * len(self.book.kept(EMBED.name)))
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = run_sql(self.reader, query)["rows"]
@@ -250,7 +250,7 @@ def _nothing(known: KnownModel, card: ModelCard) -> Quote:
 def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float, frames_max: int) -> float:
     seconds = row["media_seconds"]
     images = min(max(1, row["pages"] or 1), SCANS_MAX)
-    if row["modality"] == "video":
+    if row["modality"] == Modality.VIDEO:
         images = min(frames_max, int(seconds // FRAME_SECONDS) + 2)
     calls = images
     if card.accepts == "speech":
@@ -275,7 +275,7 @@ _OBJECTS: Final = """
         row_number() OVER (PARTITION BY e.pointer.checksum ORDER BY e.seq) = 1 AS is_first
     FROM bronze.events e LEFT JOIN all_models.metadata m ON m.object_id = e.object_id
     WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities})
-        AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.event_id = e.event_id AND q.step = 'probe')
+        AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.event_id = e.event_id AND q.step = '{whole}')
         AND NOT EXISTS (
             SELECT 1 FROM all_models.{table} t WHERE t.object_id = e.object_id AND t.fingerprint = '{print}')
     ORDER BY e.seq"""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater import faults
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.steps import EMBED, STEPS
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
 from headwater.errors import Conflict
 from headwater.storage.ledger.hold_lease import Held
@@ -18,7 +19,6 @@ from headwater.storage.ledger.plans import unfinished_plans
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
 from headwater.upkeep import work
-from headwater.upkeep.models.quote import STEPS
 from headwater.upkeep.parts import Parts
 from headwater.upkeep.task import Result, Step, Task
 
@@ -97,8 +97,8 @@ def plan_retire(reader: Tables, known: KnownModel) -> RetirePlan:
     where = f"fingerprint = '{known.fingerprint}' OR source_fingerprint = '{known.fingerprint}'"
     vectors = _count(reader, EMBEDDINGS.short_name, where)
     rows = {EMBEDDINGS.name: vectors}
-    if known.step in STEPS:
-        table = STEPS[known.step][0]
+    if known.step != EMBED.name:
+        table = STEPS[known.step].table
         rows[table.name] = _count(reader, table.short_name, f"fingerprint = '{known.fingerprint}'")
     rows[QUARANTINE.name] = _count(reader, QUARANTINE.short_name, f"fingerprint = '{known.fingerprint}'")
     return RetirePlan(known.step, known.label, known.fingerprint, known.state.value, rows, vectors)
