@@ -4,9 +4,12 @@ They are good again once the file that their option `mended` names is there; the
 """
 
 import asyncio
+import ctypes
 import math
 import os
 import signal
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,9 +127,53 @@ class UnfinishedEmbedder(StrangeEmbedder):
 
 
 class DeadlyEmbedder(StrangeEmbedder):
-    """Takes the whole process with it."""
+    """Takes its whole process with it, whatever it is asked."""
 
     card: Final = replace(StrangeEmbedder.card, name="deadly-embedder")  # type: ignore[misc]
 
     def run(self, batch: Sequence[str]) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class BrokenInWorkers(StrangeEmbedder):
+    """Where its class is only looked at, in a worker of Spark's, it takes that with it."""
+
+    card: Final = replace(StrangeEmbedder.card, name="broken-in-workers")  # type: ignore[misc]
+
+    def __init__(self, mended: str = "") -> None:
+        super().__init__(mended)
+        if "headwater.flow.daemon" in sys.orig_argv:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FragileEmbedder(StrangeEmbedder):
+    """Some texts are too much for it, each in its own way; others it places."""
+
+    card: Final = replace(StrangeEmbedder.card, name="fragile-embedder", batch_items=16)  # type: ignore[misc]
+
+    def run(self, batch: Sequence[str]) -> Any:
+        return [self._place(text) for text in batch]
+
+    def _place(self, text: str) -> Any:
+        if not self._mended or not Path(self._mended).exists():
+            if "segfault" in text:
+                ctypes.string_at(0)
+            if "killed for memory" in text:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if "hang" in text:
+                time.sleep(3_600)
+            if "exit" in text:
+                os._exit(3)
+            if "glutton" in text:
+                self._eaten = np.ones(1 << 29)  # 4 GB
+        return np.ones(4)
+
+
+class SlowEmbedder(StrangeEmbedder):
+    """Takes its time for every text, and answers all."""
+
+    card: Final = replace(StrangeEmbedder.card, name="slow-embedder", batch_items=16)  # type: ignore[misc]
+
+    def run(self, batch: Sequence[str]) -> Any:
+        time.sleep(0.2 * len(batch))
+        return [np.ones(4) for _ in batch]

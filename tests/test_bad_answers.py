@@ -130,7 +130,7 @@ def test_texts_wait_for_a_model_that_cannot_be_loaded_and_it_says_why(engine: No
 
 
 def test_what_breaks_a_worker_all_the_same_is_told_in_a_sentence_and_in_a_document(tmp_path: Path) -> None:
-    directory = make_lake(tmp_path, embed="bad_models:DeadlyEmbedder")
+    directory = make_lake(tmp_path, embed="bad_models:BrokenInWorkers")
     with lakes.init(directory) as lake:
         lake.put_text("hello", customer="acme", at=AT)
     command = [sys.executable, "-m", "headwater", "--lake", str(directory), "run", "--once", "--json"]

@@ -4,26 +4,22 @@ It reads jobs from its input and answers on its output, until its input ends or 
 by the kernel; its time by the parent.
 """
 
-import ctypes
 import os
-import resource
-import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from headwater.domain.modality import Modality, content_type_of
 from headwater.domain.quarantine import SLOW, known_fault
 from headwater.domain.steps import PROBE, STEPS
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
+from headwater.flow.child.bounds import bound_memory, open_pipes
+from headwater.flow.child.frames import MESSAGE_BYTES_MAX, packed, read_message
 from headwater.flow.derive.call_pace import CallPace
 from headwater.flow.derive.fetch import Fetched, Fetcher
-from headwater.flow.derive.frames import MESSAGE_BYTES_MAX, packed, read_message
 from headwater.flow.derive.keeper import Keeper
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.terms import amount
@@ -33,7 +29,6 @@ from headwater.flow.models.spending import Purse, billed
 from headwater.flow.models.waiting import told_of_waiting
 from headwater.settings import SETTINGS
 
-PR_SET_PDEATHSIG: Final = 1
 # A fault of this step tells about the whole object; its later steps would only repeat it.
 WHOLE_OBJECT: Final = PROBE.name
 # No step of a modality: its answer says that the object's bytes are there and are the ones that its event names.
@@ -242,30 +237,10 @@ def _registered(modality: str, step: str) -> Run:
     return function_of(Modality(modality), STEPS[step])
 
 
-def bound_memory(megabytes: int) -> None:
-    """Private memory may grow by so much from now; address space that is only mapped does not count."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    used = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
-    bound = used + (megabytes << 20)
-    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
-
-
-def die_with_parent(parent: int) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)  # it died before we asked
-
-
 def main() -> None:
-    die_with_parent(int(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Whatever a library prints must not reach the pipe that carries answers.
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    jobs = sys.stdin.buffer
+    jobs, answers = open_pipes()
     config = read_message(jobs)
-    replies = Replies(answers)
-    worker = Worker(config, replies)
+    worker = Worker(config, Replies(answers))
     bound_memory(worker.limits.child_mb)
     worker.ready()
     while (batch := read_message(jobs)) is not None:

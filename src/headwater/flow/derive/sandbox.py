@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from headwater.domain.modality import Modality
 from headwater.errors import Unavailable
+from headwater.flow.child.environment import child_settings, needed_variables
 from headwater.flow.derive.child import VERIFY, WHOLE_OBJECT
-from headwater.flow.derive.child_environment import child_settings, needed_variables
 from headwater.flow.derive.job_clock import Trouble
 from headwater.flow.derive.sandbox_process import Answer, Answered, Child, ChildRun, Result
 from headwater.flow.derive.source import Limits
@@ -121,7 +121,7 @@ class Sandbox:
     @property
     def pid(self) -> int | None:
         """The child's, while there is one."""
-        return self._child.process.pid if self._child else None
+        return self._child.pid if self._child else None
 
     def _again(self, job: Mapping[str, Any], lost: _Lost, terms: Terms) -> Result:
         """The rest of an object. A crash gets a second chance, a hang does not; who is slow is waited for elsewhere."""
@@ -168,7 +168,7 @@ class Sandbox:
             raise
 
     def _started(self) -> Child:
-        if self._child is None or self._child.process.poll() is not None:
+        if self._child is None or not self._child.is_alive:
             self.close()
             self._child = Child(self._config)
         return self._child

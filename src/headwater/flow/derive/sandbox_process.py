@@ -3,25 +3,16 @@
 A job whose time is up ends the child, but not before the others in hand have had theirs: their calls may be paid for.
 """
 
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from headwater.errors import Unavailable
-from headwater.flow.derive.child_environment import child_environment
-from headwater.flow.derive.frames import Unpacker, checked_message, packed
+from headwater.flow.child.process import ChildProcess
 from headwater.flow.derive.job_clock import LOAD_SECONDS, JobClock, Trouble
+from headwater.flow.derive.messages import checked_message
 from headwater.flow.derive.source import Limits
 from headwater.flow.derive.terms import Terms, amount
-
-READ_BYTES: Final = 1 << 20
 
 # {"ok": result} or {"fault": (reason, detail), "cost": money}; with a `note` where a result is only a part
 Answer = dict[str, Any]
@@ -121,25 +112,22 @@ class Child:
     """A running process. `end` it; it ends by itself where this one dies."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
         named = str(config.get("settings", {}).get("limits.child_variables", ""))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headwater.flow.derive.child", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=child_environment(named),
-        )
-        self._unpacker = Unpacker()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+        self._child = ChildProcess("headwater.flow.derive.child", config, named)
         self._ready = False
         self._loading_since: float | None = time.monotonic()
-        self._send(packed(config))
+
+    @property
+    def pid(self) -> int:
+        return self._child.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.is_alive
 
     def run(self, batch: Mapping[str, Any], run: ChildRun) -> ChildRun:
         """`batch` is what the child is sent: `jobs`, `threads` and `variables`."""
-        self._send(packed(batch))
+        self._child.send(batch)
         while len(run.finished) < len(batch["jobs"]):
             # A model that is being loaded, and a child that starts, are given time on top.
             grace = LOAD_SECONDS if self._loading_since is not None else 0.0
@@ -147,7 +135,7 @@ class Child:
             if deadline is None:
                 run.trouble = next(iter(run.overdue.values()))
                 break
-            data = self._receive(deadline)
+            data = self._child.receive(deadline)
             if data is None:
                 if not run.in_hand:  # it did not begin
                     run.trouble = "TIMEOUT", f"The decoding child said nothing for {run.limits.step_seconds:g} s."
@@ -157,7 +145,7 @@ class Child:
                 run.trouble = self._how_it_died()
                 break
             try:
-                messages = [checked_message(message, len(batch["jobs"])) for message in self._unpacker.feed(data)]
+                messages = [checked_message(message, len(batch["jobs"])) for message in self._child.unpack(data)]
             except (ValueError, RecursionError) as error:
                 run.trouble = "CRASHED", f"The child said what nobody understands: {error}."
                 break
@@ -166,13 +154,7 @@ class Child:
         return run
 
     def end(self) -> None:
-        self._selector.close()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-        self.process.kill()
-        self.process.wait()
-        self._errors.close()
+        self._child.end()
 
     def _note(self, run: ChildRun, message: Mapping[str, Any]) -> None:
         now = time.monotonic()
@@ -183,25 +165,8 @@ class Child:
             run.skip(min(LOAD_SECONDS, now - self._loading_since))
         self._ready, self._loading_since = True, now if message["loading"] else None
 
-    def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has died: reading will tell how
-            self.process.stdin.write(data)  # type: ignore[union-attr]
-            self.process.stdin.flush()  # type: ignore[union-attr]
-
-    def _receive(self, deadline: float) -> bytes | None:
-        """What the child says; nothing where it has died; None where time is up."""
-        if not self._selector.select(max(0.0, deadline - time.monotonic())):
-            return None
-        return os.read(self.process.stdout.fileno(), READ_BYTES)  # type: ignore[union-attr]
-
     def _how_it_died(self) -> Trouble:
-        code = self.process.wait()
+        how = self._child.how_it_died()
         if not self._ready:
-            raise Unavailable(f"The decoding child does not start: {self._last_words()}. Check the installation.")
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise Unavailable(f"The decoding child does not start: {self._child.last_words()}. Check the installation.")
         return "CRASHED", f"The decoder or model ended its process: {how}."
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"

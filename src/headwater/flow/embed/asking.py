@@ -15,6 +15,7 @@ from typing import Any, Final
 from headwater.domain.groups import grouped
 from headwater.domain.quarantine import FINAL, SLOW, TRANSIENT, known_fault
 from headwater.errors import DataFault, Unavailable, sound_text
+from headwater.flow.embed.model_process import Lost, ModelProcess
 from headwater.flow.models.answers import checked_amount, checked_embedded, list_answers, model_faults
 from headwater.flow.models.port import Embedded, Model, ModelCard
 from headwater.flow.models.spending import OVER_BUDGET, Purse, billed, require_money
@@ -38,6 +39,15 @@ class Embedder:
         self._down = False
         self._dimension = model.card.dimension
         self._owed = 0.0  # paid for calls that were made for no text
+
+    def rest(self) -> None:
+        """Between tasks."""
+        if isinstance(self.model, ModelProcess):
+            self.model.rest()
+
+    def close(self) -> None:
+        if isinstance(self.model, ModelProcess):
+            self.model.close()
 
     def ask_all(self, texts: Sequence[str], remember: Remember, purse: Purse | None = None) -> dict[str, Answer]:
         """An answer for each; `remember` is told of vectors as they come. Nothing is asked that `purse` cannot pay."""
@@ -86,7 +96,8 @@ class Embedder:
         except Unavailable as error:
             self._wait(error)
             self._require_answer(purse)
-            alone = _aside("CRASHED", f"The embedder answers other texts, but not this one: {error}")
+            reason = error.reason if isinstance(error, Lost) else "CRASHED"
+            alone = _aside(reason, f"The embedder answers other texts, but not this one: {error}")
         return {text: {**alone, "cost": alone["cost"] + spent}}
 
     def _wait(self, error: Unavailable) -> None:

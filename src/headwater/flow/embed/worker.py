@@ -21,9 +21,10 @@ from headwater.domain.steps import EMBED
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.embed.asking import Answer, Embedder
+from headwater.flow.embed.model_process import ModelProcess
 from headwater.flow.models.answers import checked_amount, checked_embedded, loading
-from headwater.flow.models.port import Embedded, ModelCard
-from headwater.flow.models.registry import load_model
+from headwater.flow.models.port import Embedded, Model, ModelCard
+from headwater.flow.models.registry import is_harmless, load_model
 from headwater.flow.models.spending import OVER_BUDGET, Purse
 from headwater.flow.spent import purse_of_attempt
 from headwater.settings import Settings
@@ -149,11 +150,22 @@ def _loaded(work: EmbedWork) -> Embedder:
     """Once per Python worker, while its options are the same."""
     key = (work.name, repr(sorted(work.settings.models.get(work.name, {}).items())))
     if key not in _models or work.afresh not in {"", _models[key][0]}:
-        model = load_model(work.name, work.settings.models)
+        if key in _models:
+            _models.pop(key)[1].close()
+        model = _kept_apart(work)
         with loading(work.name):
             model.load()
         _models[key] = (work.afresh, Embedder(model))
-    return _models[key][1]
+    embedder = _models[key][1]
+    embedder.rest()
+    return embedder
+
+
+def _kept_apart(work: EmbedWork) -> Model:
+    """In a child of its own, unless it is known to do no harm."""
+    if is_harmless(work.name, work.settings.models):
+        return load_model(work.name, work.settings.models)
+    return ModelProcess(work.name, work.settings)
 
 
 def _memo(settings: Settings) -> Memo:

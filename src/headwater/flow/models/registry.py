@@ -33,6 +33,9 @@ MODELS: Final[dict[str, str]] = {
     "openai-embeddings": "headwater.flow.models.endpoint_vectors:OpenAiEmbeddings",
 }
 
+# These run nothing but our own Python, and wait for nobody without a deadline: a worker may have them in itself.
+HARMLESS: Final = frozenset({"inline", "lexical", "openai-embeddings", "probe"})
+
 Sections = Mapping[str, Mapping[str, Any]]  # by name: the options of `[model.NAME]`
 
 
@@ -47,6 +50,11 @@ def load_model(name: str, sections: Sections | None = None) -> Model:
         raise InvalidRequest(f"[model.{name}] does not fit: {error}. Its options: {known}.") from error
     model: Model = build(**options)
     return model
+
+
+def is_harmless(name: str, sections: Sections | None = None) -> bool:
+    """Whether no text can make it end or freeze the process that it is in."""
+    return (sections or {}).get(name, {}).get(KIND, name) in HARMLESS
 
 
 def installed() -> dict[str, EntryPoint]:

@@ -108,6 +108,21 @@ def require_money(cost: float) -> None:
         till.purse.require(cost)
 
 
+def money_left() -> float | None:
+    """What this thread's calls may still cost; None where nobody counts."""
+    till = _till.get()
+    return None if till is None or till.purse is None else max(0.0, till.purse.left)
+
+
+def note_paid(cost: float) -> None:
+    """A call that was made elsewhere for this thread, and paid."""
+    till = _till.get()
+    if till is not None and cost > 0:
+        if till.purse is not None:
+            till.purse.spend(cost)
+        _charge(till, cost)
+
+
 @contextmanager
 def paid_call(most: float | None) -> Iterator[Reserved]:
     """Around a call that was answered or not; `most` as a purse takes it. What it cost is charged, however it ends."""
@@ -129,10 +144,14 @@ def _noted(till: _Till, reserved: Reserved) -> Iterator[Reserved]:
         yield reserved
     finally:
         if reserved.cost:
-            till.bill.calls += 1
-            till.bill.cost += reserved.cost
-            if till.charged is not None:
-                till.charged(reserved.cost)
+            _charge(till, reserved.cost)
+
+
+def _charge(till: _Till, cost: float) -> None:
+    till.bill.calls += 1
+    till.bill.cost += cost
+    if till.charged is not None:
+        till.charged(cost)
 
 
 def over_budget(most: float, left: float) -> DataFault:

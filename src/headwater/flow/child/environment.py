@@ -1,4 +1,4 @@
-"""What a decoding child is told of this process's environment: little, because it reads what strangers send.
+"""What a child is told of this process's environment: little, because it reads what strangers send.
 
 It starts with variables that say where things are, none of which is a secret. What a model or the raw store needs
 besides, a key above all, goes to it through the pipe with the first job that needs it, and to nobody else.
@@ -6,7 +6,7 @@ besides, a key above all, goes to it through the pipe with the first job that ne
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from headwater.domain.steps import STEPS
@@ -26,6 +26,7 @@ PASSED_PREFIX: Final = "LC_"
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 # A proxy's address may hold a password: only who talks to another machine gets it.
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_PROXIES: Final = {*PROXIES, *(name.lower() for name in PROXIES)}
 S3_CHAIN: Final = "AWS_"
 # An option of a model whose name ends so names a variable that the model reads, as `key_env` does.
 VARIABLE_OPTION: Final = "_env"
@@ -51,12 +52,22 @@ def needed_variables(config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]
     """What these jobs need of the environment: the keys of their models, and of the raw store where it is elsewhere."""
     settings, sections = config.get("settings", {}), config.get("models", {})
     used = [sections.get(name, {}) for name in sorted(set(_models(settings, jobs)))]
-    names = {str(value) for options in used for key, value in options.items() if key.endswith(VARIABLE_OPTION)}
-    remote = is_s3(str(settings.get("raw.uri", "")))
-    if remote or any("url" in options for options in used):
-        names |= {*PROXIES, *(name.lower() for name in PROXIES)}
-    chain = remote and not settings.get("s3.access_key")
-    return {name: text for name, text in os.environ.items() if name in names or (chain and name.startswith(S3_CHAIN))}
+    found = {name: text for options in used for name, text in model_variables(options).items()}
+    if is_s3(str(settings.get("raw.uri", ""))):
+        found |= _passed(_PROXIES)
+        if not settings.get("s3.access_key"):
+            found |= {name: text for name, text in os.environ.items() if name.startswith(S3_CHAIN)}
+    return found
+
+
+def model_variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """What a model needs of the environment by the options of its section: its keys, and proxies where it has a URL."""
+    names = {str(value) for key, value in options.items() if key.endswith(VARIABLE_OPTION)}
+    return _passed(names | _PROXIES if "url" in options else names)
+
+
+def _passed(names: Collection[str]) -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name in names}
 
 
 def _models(settings: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
