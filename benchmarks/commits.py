@@ -20,10 +20,11 @@ from typing import Any
 import psutil
 
 from headwater import lake as lakes
+from headwater.components import Components
 from headwater.domain.tables import EVENTS
 from headwater.flow.land import text_event
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME
+from headwater.settings import FILE_NAME, load
 from headwater.storage.io.local_path import local_path
 from headwater.storage.tables import commit
 from headwater.storage.tables.metadata import Edit, find_snapshot
@@ -90,11 +91,11 @@ def memory() -> dict[str, int]:
     }
 
 
-def trickle(lake: Lake, stop: threading.Event) -> None:
+def trickle(parts: Components, stop: threading.Event) -> None:
     number = 0
     while not stop.wait(0.05):
-        at = lake._components.clock()
-        lake._components.log.publish([text_event(f"line {number}: my parcel is late", "acme", f"m{number}", at)])
+        at = parts.clock()
+        parts.log.publish([text_event(f"line {number}: my parcel is late", "acme", f"m{number}", at)])
         number += 1
 
 
@@ -113,11 +114,13 @@ def main() -> None:
         f'{SETTINGS.format(freshness=options.freshness)}[models]\nembed = "{options.embed}"\n'
     )
     clockwork, stop = Clockwork(), threading.Event()
-    with lakes.init(directory / "lake") as lake:
+    lakes.init(directory / "lake").close()
+    parts = Components(load(directory / "lake"))
+    with Lake(parts) as lake:
         stream = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
-        feeding = threading.Thread(target=trickle, args=(lake, stop), daemon=True)
+        feeding = threading.Thread(target=trickle, args=(parts, stop), daemon=True)
         # Spark is started by the main thread, or it would outlive it.
-        _ = lake._components.spark_and_index()
+        _ = parts.spark_and_index()
         stream.start()
         feeding.start()
         first: dict[str, Any] | None = None

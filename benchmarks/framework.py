@@ -73,6 +73,7 @@ def _floor_part(part: list[Any]) -> pa.Table:
 def land(media: Path, lake: Path) -> None:
     from headwater import lake as lakes
     from headwater.clock import parse_time
+    from headwater.components import Components
     from headwater.domain.event import Event
     from headwater.flow.land import text_event
 
@@ -85,7 +86,7 @@ def land(media: Path, lake: Path) -> None:
             assert not failed, failed[0]
         texts = (media / "chat.txt").read_text().splitlines()
         events: list[Event] = [text_event(text, "bench", f"chat-{text.split()[0]}", at) for text in texts]
-        opened._components.log.publish(events)
+        Components(opened.settings).log.publish(events)
 
 
 def run(lake: Path, how: str) -> None:

@@ -215,13 +215,14 @@ def main() -> None:
 
 def compare(stack: Stack, count: int) -> None:
     from headwater import lake as lakes
+    from headwater.components import Components
 
     lake = corpus.SCRATCH / "kafka-lake"
     shutil.rmtree(lake, ignore_errors=True)
     lake.mkdir(parents=True)
     uri = stack.parts()["kafka"]["url"].rpartition("/")[0] + f"/bench-{os.getpid()}"
     (lake / "headwater.toml").write_text(settings_text({"log.uri": uri, "log.batch_events": 50_000}))  # type: ignore[dict-item]
-    log = lakes.init(lake)._components.log
+    log = Components(lakes.init(lake).settings).log
     at = parse_time("2026-03-01")
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))

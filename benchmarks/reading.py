@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headwater
+from headwater.components import Components
 from headwater.domain.progress import NEXT_SEQ
 from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, Table
 from headwater.settings import FILE_NAME
@@ -110,7 +111,8 @@ class Wire:
 def build(lake: Path, rows: int, dimension: int) -> None:
     """As the flow would have written it: files of a day each, with Iceberg's field numbers."""
     with headwater.open(lake) as opened:
-        catalog = opened._components.catalog
+        parts = Components(opened.settings)
+        catalog = parts.catalog
         random = np.random.default_rng(SEED)
         for first in range(0, rows, FILE_ROWS):
             batch = _embeddings(random, first, min(FILE_ROWS, rows - first), dimension)
@@ -118,7 +120,7 @@ def build(lake: Path, rows: int, dimension: int) -> None:
             _append(catalog, EVENTS, _events(batch), first // FILE_ROWS)
             print(f"  {first + len(batch):>7} of {rows}", file=sys.stderr)
         _append(catalog, QUARANTINE, _set_aside(), 0)
-        opened._components.index.upsert(batch.slice(0, 1000))
+        parts.index.upsert(batch.slice(0, 1000))
     (lake / "built").touch()
 
 

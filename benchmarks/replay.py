@@ -27,6 +27,7 @@ from measure import Meter
 
 from headwater import lake as lakes
 from headwater.clock import parse_time
+from headwater.components import Components
 from headwater.domain.event import Event
 from headwater.flow.land import text_event
 
@@ -61,7 +62,7 @@ def add(media: Path, lake: Path, batch: str) -> None:
             assert not failed, failed[0]
         texts = (media / "chat.txt").read_text().splitlines()
         events: list[Event] = [text_event(text, batch, f"{batch}-{text.split()[0]}", at) for text in texts]
-        opened._components.log.publish(events)
+        Components(opened.settings).log.publish(events)
 
 
 def phase(lake: Path, work: str) -> Phase:

@@ -26,6 +26,7 @@ from typing import Any
 from measure import Measured, Meter
 
 from headwater import lake as lakes
+from headwater.components import Components
 from headwater.domain.event import Event
 from headwater.domain.groups import grouped
 from headwater.domain.keys import raw_key
@@ -101,7 +102,7 @@ def make(directory: Path, objects: int, chats: int) -> None:
     directory.mkdir(parents=True)
     (directory / "headwater.toml").write_text(SETTINGS, encoding="utf-8")
     with lakes.init(directory) as lake:
-        log = lake._components.log
+        log = Components(lake.settings).log
         for source in (pictures(directory / "raw", objects), lines(chats)):
             for some in grouped(source, lambda _: 1, most_bytes=AT_ONCE, most_items=AT_ONCE):
                 log.publish(list(some))

@@ -133,15 +133,18 @@ def bronze_arm(directory: Path, count: int) -> None:
     import threading
 
     from headwater import lake as lakes
+    from headwater.components import Components
     from headwater.domain.tables import EVENTS
     from headwater.flow import bronze
     from headwater.flow.drive.intake import open_intake
     from headwater.flow.land import text_event
     from headwater.flow.log.continuity import Continuity
+    from headwater.settings import load
     from headwater.upkeep import work
 
-    with lakes.init(directory / "lake") as lake:
-        parts = lake._components
+    lakes.init(directory / "lake").close()
+    parts = Components(load(directory / "lake"))
+    with lakes.Lake(parts) as lake:
         at = parts.clock()
         said = "my parcel is late, and nobody at the " + "desk " * 20
         for first in range(0, count, 10_000):
@@ -166,6 +169,7 @@ def bronze_arm(directory: Path, count: int) -> None:
 
 def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater import lake as lakes
+    from headwater.components import Components
     from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES
     from headwater.flow import parts as dealing
     from headwater.flow.derive.plan import plan_work
@@ -174,6 +178,7 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater.flow.embed.stage import embed_next
     from headwater.flow.index import index_next
     from headwater.flow.rows import Cut
+    from headwater.settings import load
     from headwater.storage.ledger.model_book import read_book
     from headwater.upkeep import work
 
@@ -186,8 +191,9 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
         return packed
 
     dealing._pack = counted
-    with lakes.init(directory / "lake") as lake:
-        components = lake._components
+    lakes.init(directory / "lake").close()
+    components = Components(load(directory / "lake"))
+    with lakes.Lake(components) as lake:
         writer = work.new_writer(components, None)
         settle_models(lake.settings, components.ledger, components.clock)
         fill(writer, count)

@@ -29,6 +29,7 @@ import numpy as np
 
 from headwater import lake as lakes
 from headwater.clock import parse_time
+from headwater.components import Components
 from headwater.flow.land import text_event
 
 HERE: Final = Path(__file__).parent
@@ -86,7 +87,7 @@ def make_lake(lake: Path, lines: int, settings: str = "") -> None:
     words = draw.choice(corpus.WORDS, (lines, 12))
     with lakes.init(lake) as opened:
         texts = (f"{number} {' '.join(row)}" for number, row in enumerate(words))
-        log = opened._components.log
+        log = Components(opened.settings).log
         log.publish([text_event(text, "bench", f"chat-{text.split()[0]}", at) for text in texts])
         opened.run()
 

@@ -1,11 +1,14 @@
-"""A small lake with something in every table, made without Spark: for tests of what only reads."""
+"""A small lake with something in every table, made without Spark, for tests of what only reads; and the live parts of a
+lake, for tests that look behind its face."""
 
+import weakref
 from pathlib import Path
 from typing import Any, Final
 
 from sample_rows import append, rows
 
 from headwater import lake as lakes
+from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.progress import CONSUMED, DUPLICATES, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
@@ -21,12 +24,24 @@ SAID: Final = "the refund never \x1b[31marrived\x1b]0;owned\x07 \x9b5m\u202ehere
 SHOWN: Final = "Error 502 bad gateway on the billing page"
 _CHUNKS: Final = {CALL: "c" * 24, SCREEN: "d" * 24, CHAT: "e" * 24}
 CALL_CHUNK: Final = _CHUNKS[CALL]
+_PARTS: "weakref.WeakKeyDictionary[lakes.Lake, Components]" = weakref.WeakKeyDictionary()
+
+
+def parts_of(lake: lakes.Lake) -> Components:
+    """A lake's parts, opened by its settings beside those that it holds itself, as another process would.
+
+    The same ones at each call, so that one clock and one Spark session serve a test; they end with the lake.
+    """
+    if lake not in _PARTS:
+        _PARTS[lake] = Components(lake.settings)
+        weakref.finalize(lake, _PARTS[lake].close).atexit = False
+    return _PARTS[lake]
 
 
 def small_lake(directory: Path) -> Path:
     """One call, one screenshot, one chat line, one broken file; indexed, nothing pending."""
     with lakes.init(directory) as lake:
-        parts = lake._components
+        parts = parts_of(lake)
         pointer = parts.raw_store.put_bytes(CALL, CALL_BYTES, "audio/wav").to_dict()
         parts.raw_store.put_bytes(SCREEN, b"PNG", "image/png")
         call = {"customer": "acme", "modality": "audio", "event_id": "e1", "object_id": CALL, "pointer": pointer}
@@ -51,7 +66,7 @@ def _made(step: str, model: str) -> dict[str, Any]:
 def _add(
     lake: lakes.Lake, table: tables.Table, given: list[dict[str, Any]], properties: dict[str, str] | None = None
 ) -> None:
-    catalog = lake._components.catalog
+    catalog = parts_of(lake).catalog
     append(catalog.load_table(table.name), rows(table, given), table.day)
     consumed = '{"bronze.events": 3}' if table not in {EVENTS, EMBEDDINGS} else "{}"
     changes = {NEXT_SEQ: str(len(given)), CONSUMED: consumed, **(properties or {})}
@@ -76,5 +91,5 @@ def _embed(lake: lakes.Lake, texts: list[tuple[dict[str, Any], tables.Table, str
     ]
     read = '{"silver.transcripts": 1, "silver.captions": 1, "silver.messages": 1}'
     _add(lake, EMBEDDINGS, given, {CONSUMED: read})
-    lake._components.index.upsert(rows(EMBEDDINGS, given))
-    lake._components.index.set_position(len(given))
+    parts_of(lake).index.upsert(rows(EMBEDDINGS, given))
+    parts_of(lake).index.set_position(len(given))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from lakes import parts_of
 from PIL import Image
 
 from headwater.domain.tables import EVENTS, TABLES
@@ -59,7 +60,7 @@ def put_round(lake: Lake, folder: Path, number: int) -> None:
         lake.put_text(
             f"round {number}, line {line}: my invoice is wrong", customer="acme", id=f"r{number}-{line}", at=at
         )
-    log = lake._components.log
+    log = parts_of(lake).log
     assert isinstance(log, DirectoryLog)
     log.publish_raw([f"poison {number}"])
 

@@ -140,6 +140,29 @@ def test_the_probe_notices_a_jvm() -> None:
     assert probe({"code": "import subprocess; subprocess.run(['echo', 'java'], capture_output=True)"}).returncode == 1
 
 
+# Whoever needs live parts opens them from the settings (`headwater.components`); in tests by `lakes.parts_of`.
+PRIVATE_DOOR = re.compile(r"_components\b|(?<!\bself)(?<!\bcls)\._parts\b")
+
+
+def private_doors(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if PRIVATE_DOOR.search(line)]
+
+
+def test_nobody_reaches_into_a_lake_for_its_parts() -> None:
+    files = [file for folder in ("src", "tests", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
+    files += [*(ROOT / "examples").rglob("*.ipynb"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    this = Path(__file__).resolve()
+    found = {str(file): private_doors(file.read_text(encoding="utf-8")) for file in files if file.resolve() != this}
+    assert {file: lines for file, lines in found.items() if lines} == {}
+
+
+def test_a_reach_into_a_lake_is_noticed() -> None:
+    for line in ("lake._components.ledger", "site.lake._parts.log", "self._lake._parts", "open(x)._parts.index"):
+        assert private_doors(line), line
+    for line in ("self._parts.ledger", "parts_of(lake).ledger", "components = Components(given)"):
+        assert not private_doors(line), line
+
+
 def test_a_module_says_where_it_stands_and_stays_readable() -> None:
     for file in SOURCE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")

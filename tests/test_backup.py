@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import rounds
-from lakes import CALL, CALL_BYTES, small_lake
+from lakes import CALL, CALL_BYTES, parts_of, small_lake
 from sample_rows import NOON, append, rows
 
 from headwater import lake as lakes
@@ -45,13 +45,13 @@ def lose(lake: Path, *names: str) -> None:
 
 def locations(lake: Path) -> dict[str, str]:
     with lakes.open(lake) as opened:
-        catalog = opened._components.catalog
+        catalog = parts_of(opened).catalog
         return {table.name: catalog.load_table(table.name).metadata_location for table in TABLES}
 
 
 def add_transcript(lake: Path, text: str) -> None:
     with lakes.open(lake) as opened:
-        table = opened._components.catalog.load_table(TRANSCRIPTS.name)
+        table = parts_of(opened).catalog.load_table(TRANSCRIPTS.name)
         append(table, rows(TRANSCRIPTS, [{"object_id": CALL, "text": text}], first_seq=1))
 
 
@@ -75,7 +75,7 @@ def test_a_lost_catalog_and_ledger_come_back_and_a_run_repeats_nothing(engine: N
     with lakes.init(lake) as opened:
         rounds.put_round(opened, folder, 0)
         opened.run()
-        before, ledger = rounds.contents(opened), opened._components.ledger
+        before, ledger = rounds.contents(opened), parts_of(opened).ledger
         claims = ledger.claim_first("event", [("r0-0", "", 0, 99)])
     assert headwater("backup", file, "--lake", lake).code == 0
     lose(lake, "catalog", "ledger")
@@ -86,7 +86,7 @@ def test_a_lost_catalog_and_ledger_come_back_and_a_run_repeats_nothing(engine: N
     assert done.out["restored"]["claims_from_bronze"] == 0
     with lakes.open(lake) as opened:
         assert rounds.contents(opened) == before
-        assert opened._components.ledger.claim_first("event", [("r0-0", "", 0, 99)]) == claims
+        assert parts_of(opened).ledger.claim_first("event", [("r0-0", "", 0, 99)]) == claims
         opened.run()
         duplicates = opened.status()["duplicates"]
         for number in range(3):
@@ -105,7 +105,7 @@ def test_a_ledger_older_than_the_tables_is_completed_from_bronze(lake: Path, bac
     assert done.code == 0 and done.out["ledger_lost"] and not done.out["catalog_lost"]
     assert locations(lake) == now, "tables that are there stay"
     with lakes.open(lake) as opened:
-        ledger = opened._components.ledger
+        ledger = parts_of(opened).ledger
         assert ledger.forget_claims_from(0, 0) == 0
         assert ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
         assert b"".join(opened.get("e1")) == CALL_BYTES
@@ -126,8 +126,8 @@ def test_a_lake_that_has_moved_on_is_set_back_only_by_force(lake: Path, backup: 
 
 def test_an_index_that_is_ahead_of_its_table_is_emptied(lake: Path, backup: Path) -> None:
     with lakes.open(lake) as opened:
-        catalogs.set_properties_if(opened._components.catalog, EMBEDDINGS.name, {}, {NEXT_SEQ: "9"})
-        opened._components.index.set_position(9)
+        catalogs.set_properties_if(parts_of(opened).catalog, EMBEDDINGS.name, {}, {NEXT_SEQ: "9"})
+        parts_of(opened).index.set_position(9)
     lose(lake, "catalog")
     done = headwater("restore", backup, "--lake", lake)
     assert done.code == 0 and done.out["restored"]["index_emptied"]
@@ -143,8 +143,8 @@ def test_restoring_twice_is_restoring_once(lake: Path, backup: Path) -> None:
     assert headwater("restore", backup, "--lake", lake, "--force").code == 0
     assert locations(lake) == then
     with lakes.open(lake) as opened:
-        run = opened._components.ledger.start_run("run", NOON)
-        assert run not in {each.id for each in opened._components.ledger.runs(9)[1:]}
+        run = parts_of(opened).ledger.start_run("run", NOON)
+        assert run not in {each.id for each in parts_of(opened).ledger.runs(9)[1:]}
 
 
 def test_a_backup_that_is_cut_or_changed_is_refused(lake: Path, backup: Path, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def kill_a_restore(lake: Path, backup: Path, at: str, force: str = "") -> None:
 def test_a_restore_that_was_killed_is_finished_by_running_it_again(lake: Path, backup: Path, at: str) -> None:
     then = locations(lake)
     with lakes.open(lake) as opened:
-        opened._components.index.set_position(9)
+        parts_of(opened).index.set_position(9)
     lose(lake, "catalog", "ledger")
     kill_a_restore(lake, backup, at)
     with pytest.raises(NotFound):
@@ -192,13 +192,13 @@ def test_a_restore_that_was_killed_is_finished_by_running_it_again(lake: Path, b
     assert locations(lake) == then
     with lakes.open(lake) as opened:
         assert opened.pending().index == 3
-        assert opened._components.ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
+        assert parts_of(opened).ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
 
 
 def test_a_restored_catalog_never_stands_beside_an_index_that_is_ahead(lake: Path, backup: Path) -> None:
     then = locations(lake)
     with lakes.open(lake) as opened:
-        opened._components.index.set_position(9)
+        parts_of(opened).index.set_position(9)
     lose(lake, "catalog")
     kill_a_restore(lake, backup, EMBEDDINGS.name)
     assert locations(lake) == then
@@ -215,7 +215,7 @@ def test_a_killed_restore_of_the_ledger_alone_is_finished_though_the_tables_move
     assert headwater("restore", backup, "--lake", lake).code == 0
     assert locations(lake) == now
     with lakes.open(lake) as opened:
-        assert opened._components.ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
+        assert parts_of(opened).ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0)
 
 
 def test_a_killed_restore_by_force_leaves_no_lake_that_is_half_set_back(lake: Path, backup: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_killed_restore_by_force_leaves_no_lake_that_is_half_set_back(lake: Pa
 def test_a_table_that_is_missing_comes_back_alone(lake: Path, backup: Path) -> None:
     then = locations(lake)
     with lakes.open(lake) as opened:
-        opened._components.catalog.drop_table(CAPTIONS.name)
+        parts_of(opened).catalog.drop_table(CAPTIONS.name)
     done = headwater("restore", backup, "--lake", lake)
     assert done.code == 0 and done.out["restored"]["tables"] == 1
     assert locations(lake) == then
@@ -242,7 +242,7 @@ def test_a_missing_table_of_which_more_was_read_than_the_backup_has_is_restored_
 ) -> None:
     then = locations(lake)
     with lakes.open(lake) as opened:
-        catalog = opened._components.catalog
+        catalog = parts_of(opened).catalog
         catalogs.set_properties_if(catalog, EMBEDDINGS.name, {}, {CONSUMED: json.dumps({TRANSCRIPTS.name: 2})})
         catalog.drop_table(TRANSCRIPTS.name)
     refused = headwater("restore", backup, "--lake", lake)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from bad_models import GOOD, SPOKEN, WRITTEN
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.errors import Unavailable
@@ -98,7 +99,7 @@ def test_every_kind_of_nonsense_is_set_aside_alone_and_recovers_with_its_model(l
 def test_a_bad_answer_that_the_memo_kept_is_asked_for_anew(lake: Lake, tmp_path: Path) -> None:
     number = 1 + len(SPOKEN)
     file = call(tmp_path, number)
-    parts = lake._components
+    parts = parts_of(lake)
     settle_models(lake.settings, parts.ledger, parts.clock)
     memo, work = open_memo(lake.settings), plan_work(lake.settings, read_book(parts.ledger), now=AT)
     (step,) = (step for step in work.steps["audio"] if step.name == "transcribe")

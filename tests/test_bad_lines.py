@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.lake import Lake
@@ -20,7 +21,7 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 
 def fill_log_anew(lake: Lake, line: str) -> None:
     shutil.rmtree(lake.settings.text("log.uri"), ignore_errors=True)
-    lake._components.log.publish_raw([line])  # type: ignore[attr-defined]
+    parts_of(lake).log.publish_raw([line])  # type: ignore[attr-defined]
 
 
 def test_a_bad_line_in_a_log_that_was_made_anew_is_not_dismissed_with_the_one_that_stood_there(lake: Lake) -> None:

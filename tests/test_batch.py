@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lakes import parts_of
 from sample_rows import rows
 
 from headwater import lake as lakes
@@ -103,17 +104,17 @@ def test_an_index_that_begins_with_a_gap_is_built_all_the_same(lake: Lake) -> No
     vectors = [{"chunk_id": f"c{number}", "vector": [1.0, float(number)], "fingerprint": "f"} for number in range(6)]
     add(lake, EMBEDDINGS, vectors)
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq < 4")
-    index = lake._components.index
-    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) == 2
+    index = parts_of(lake).index
+    assert index_next(writer(lake), parts_of(lake).ledger, index, batch_rows=2) == 2
     assert index.position() == 6
-    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
+    assert index_next(writer(lake), parts_of(lake).ledger, index, batch_rows=2) is None
     add(lake, EMBEDDINGS, vectors)
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq >= 6")
-    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
+    assert index_next(writer(lake), parts_of(lake).ledger, index, batch_rows=2) is None
     assert index.position() == 12  # a gap at the end is followed too, else it would seem to be behind for ever
     lake.spark.sql(f"DELETE FROM lake.{EMBEDDINGS.name} WHERE seq >= 0")
     index.delete(None)
-    assert index_next(writer(lake), lake._components.ledger, index, batch_rows=2) is None
+    assert index_next(writer(lake), parts_of(lake).ledger, index, batch_rows=2) is None
 
 
 def test_segments_that_the_driver_writes_are_read_by_everybody(lake: Lake) -> None:

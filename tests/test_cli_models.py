@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from calling import Answer, answer
-from lakes import CALL, CALL_BYTES, SCREEN, small_lake
+from lakes import CALL, CALL_BYTES, SCREEN, parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     waits = {**down, "reason": "MODEL_DOWN", "attempts": 3}
     given_up = {**down, "event_id": "e2", "object_id": SCREEN, "reason": "MODEL_DOWN", "attempts": 16}
     with lakes.open(directory) as opened:
-        tables = opened._components.catalog
+        tables = parts_of(opened).catalog
         said = [{**call, **heard, **paid, "text": "the refund"}]
         append(tables.load_table(TRANSCRIPTS.name), rows(TRANSCRIPTS, said, 1), TRANSCRIPTS.day)
         append(tables.load_table(QUARANTINE.name), rows(QUARANTINE, [waits, given_up], 1), QUARANTINE.day)
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lake(made: Path) -> Path:
     """With the book as it was; nothing else is changed by these tests."""
     with lakes.open(made) as opened:
-        change_book(opened._components.ledger, lambda _: _book())
+        change_book(parts_of(opened).ledger, lambda _: _book())
     return made
 
 
@@ -187,7 +187,7 @@ def test_a_retry_with_nothing_to_do_says_so_and_an_unknown_model_is_refused_firs
 
 def test_work_waits_its_turn(call: Callable[..., Answer], lake: Path) -> None:
     with lakes.open(lake) as opened:
-        ledger = opened._components.ledger
+        ledger = parts_of(opened).ledger
         lease = ledger.acquire_lease("run", "another", 60, utc_now())
         try:
             busy = [call("replay", "transcribe", "--model", "whisper", "--yes"), call("retire", "transcribe", "heard")]

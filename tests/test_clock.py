@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import clock
 from headwater import lake as lakes
@@ -66,7 +67,7 @@ def test_machines_whose_clocks_differ_by_hours_take_turns_and_nothing_is_lost_or
     assert rounds.contents(lake) == undisturbed(tmp_path / "other", tmp_path, 3)
     for table in TABLES:
         assert lake.spark.table(f"lake.{table.name}").count() == lake.table(table.name).to_arrow().num_rows
-        times = [one.timestamp_ms for one in lake._components.catalog.load_table(table.name).metadata.snapshots]
+        times = [one.timestamp_ms for one in parts_of(lake).catalog.load_table(table.name).metadata.snapshots]
         assert times == sorted(times), "history is in order"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lakes import parts_of
 from losing import losing_committer
 from pyspark.sql import functions as F
 from sample_rows import append, rows
@@ -225,7 +226,7 @@ def test_a_smaller_epoch_than_the_table_has_seen_is_refused_everything(lake: Lak
 
 
 def test_who_took_over_and_found_nothing_to_do_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
-    asleep = lake._components.ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
+    asleep = parts_of(lake).ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
     assert not lake.run().started
     lake.put_text("hello", customer="acme", id="a")
     lake.run()
@@ -238,7 +239,7 @@ def test_who_took_over_and_found_nothing_to_do_leaves_the_fencing_to_the_next_ho
 
 
 def test_who_took_over_and_failed_half_way_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
     with pytest.raises(Unavailable), holding(ledger, "run", "fails", utc_now, lambda: None) as held:
         assert held.lease.takeover
@@ -251,7 +252,7 @@ def test_who_took_over_and_failed_half_way_leaves_the_fencing_to_the_next_holder
 
 
 def test_an_epoch_that_was_raised_and_not_yet_written_is_left_to_the_next_holder(lake: Lake) -> None:
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     with holding(ledger, "run", "raises", utc_now, lambda: None) as held:
         held.raise_above(41)
     with holding(ledger, "run", "next", utc_now, lambda: None) as held:
@@ -266,7 +267,7 @@ def test_a_ledger_that_counts_anew_is_raised_above_what_the_tables_have_seen(lak
 
 
 def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> None:
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     with (
         pytest.raises(Conflict, match="lost to another process"),  # whoever ends without noticing is told at the end
         holding(ledger, "run", "one", utc_now, lambda: None) as held,
@@ -313,7 +314,7 @@ def test_what_the_catalog_names_was_synced_before(lake: Lake, monkeypatch: pytes
     lake.run()
     assert len(named) >= 6
     for table in TABLES:
-        loaded = lake._components.catalog.load_table(table.name)
+        loaded = parts_of(lake).catalog.load_table(table.name)
         current = loaded.current_snapshot()
         if current is None:
             continue

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import rounds
 from calling import Answer, answer
-from lakes import small_lake
+from lakes import parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -39,7 +39,7 @@ def directory(tmp_path: Path) -> Path:
     made = small_lake(tmp_path / "lake")
     poison = {"step": "bronze", "reason": "BAD_EVENT", "attempts": 1}
     with lakes.open(made) as opened:
-        table = opened._components.catalog.load_table(QUARANTINE.name)
+        table = parts_of(opened).catalog.load_table(QUARANTINE.name)
         given = [{**poison, "event_id": f"0:{number}"} for number in range(2)]
         append(table, rows(QUARANTINE, given, 1), QUARANTINE.day)
     return made
@@ -91,7 +91,7 @@ def test_all_of_a_reason_go_at_once_and_the_journal_tells(call: Callable[..., An
     assert call("quarantine", "dismiss", "--reason", "bad_event", "--because", WHY).code == 0
     assert counts(call) == (1, 2)
     with lakes.open(directory) as opened:
-        (run,) = opened._components.ledger.runs(1)
+        (run,) = parts_of(opened).ledger.runs(1)
         assert (run.kind, run.outcome, run.detail["done"]) == ("dismiss", "done", {"dismissed": 2})
         assert {row["dismissed_by"] for row in opened.quarantine()["dismissed"]} != {""}
     again = call("quarantine", "dismiss", "--reason", "BAD_EVENT", "--because", "another", "--json").json
@@ -138,7 +138,7 @@ def test_it_is_refused_while_the_lake_is_being_replaced(call: Callable[..., Answ
     from headwater.clock import utc_now
     from headwater.upkeep.exclusion import alone
 
-    with lakes.open(directory) as opened, alone(opened._components.ledger, "restore", utc_now):
+    with lakes.open(directory) as opened, alone(parts_of(opened).ledger, "restore", utc_now):
         refused = call("quarantine", "dismiss", "e3", "--because", WHY)
     assert refused.code == Conflict.exit_code and "headwater restore is already at work" in refused.err
 
@@ -186,7 +186,7 @@ def test_what_is_dismissed_is_not_tried_again_and_what_is_tried_again_is_taken_o
 def test_a_dismissal_outlives_a_rollback_of_the_table(lake: Lake) -> None:
     ids = [row["event_id"] for row in lake.quarantine("UNREADABLE")["rows"]]
     lake.dismiss(*ids, because=WHY, by="Ada")
-    table = lake._components.catalog.load_table(QUARANTINE.name)
+    table = parts_of(lake).catalog.load_table(QUARANTINE.name)
     first = table.metadata.snapshots[0].snapshot_id
     lake.spark.sql(f"call lake.system.rollback_to_snapshot('{QUARANTINE.name}', {first})")
     lake.run()
@@ -198,7 +198,7 @@ def test_what_waits_for_its_bytes_and_is_dismissed_wakes_no_run(lake: Lake, tmp_
     results = list(lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme"))
     (lake.settings.lake / "raw" / results[0].event.pointer.path).unlink()  # type: ignore[union-attr]
     lake.run()
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     assert [row["reason"] for row in lake.quarantine("MISSING_OBJECT")["rows"]] == ["MISSING_OBJECT"]
     assert ledger.fact(RETRY_DUE)
     lake.dismiss(reason="MISSING_OBJECT", because=WHY, by="Ada")
@@ -211,12 +211,12 @@ def test_what_waits_for_its_bytes_and_is_dismissed_wakes_no_run(lake: Lake, tmp_
 def test_who_sets_something_aside_while_others_look_when_to_try_again_is_not_forgotten(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     ledger.set_fact(RETRY_DUE, "")
     looked = retry._due_at
 
     def aside_meanwhile() -> Any:
-        expect_due(ledger, lake._components.clock())
+        expect_due(ledger, parts_of(lake).clock())
         return looked()
 
     monkeypatch.setattr(retry, "_due_at", aside_meanwhile)
@@ -234,12 +234,12 @@ def test_a_kill_after_rows_were_set_aside_leaves_somebody_who_knows(tmp_path: Pa
     killed = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL
     with lakes.open(directory) as lake:
-        assert lake.quarantine()["rows"] and lake._components.ledger.fact(RETRY_DUE)
+        assert lake.quarantine()["rows"] and parts_of(lake).ledger.fact(RETRY_DUE)
 
 
 def hide_files(lake: Lake, *but: str) -> None:
     """The data files of quarantine but those with one of these words in a row's event id."""
-    table = lake._components.catalog.load_table(QUARANTINE.name)
+    table = parts_of(lake).catalog.load_table(QUARANTINE.name)
     for task in table.scan().plan_files():
         path = Path(local_path(task.file.file_path))
         if not set(pq.read_table(path)["event_id"].to_pylist()) & set(but):
@@ -267,7 +267,7 @@ def test_rows_are_found_by_their_ids_without_reading_those_of_others(directory: 
 
 def test_whether_anything_waits_is_known_by_the_first_row_that_does(directory: Path) -> None:
     with lakes.open(directory) as lake:
-        parts = lake._components
+        parts = parts_of(lake)
 
         def waits(reason: str | None = None) -> bool:
             return is_any_waiting(parts.reader, parts.ledger, reason)
@@ -289,7 +289,7 @@ def test_objects_that_wait_for_a_model_are_counted_without_reading_those_of_othe
         {**down, "event_id": "w4", "fingerprint": "beef"},
     ]
     with lakes.open(directory) as lake:
-        parts = lake._components
+        parts = parts_of(lake)
         append(parts.catalog.load_table(QUARANTINE.name), rows(QUARANTINE, given, 10), QUARANTINE.day)
         hide_files(lake, "w0")
         assert count_waiting_for(parts.reader, parts.ledger, "f00d") == 2

@@ -4,7 +4,7 @@ how often the server was asked."""
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ import rounds
 from endpoint_server import EndpointServer, changed, fail, garbage, late, throttle
 
 from headwater import lake as lakes
+from headwater.clock import Clock, utc_now
+from headwater.components import Components
 from headwater.errors import Unavailable
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME
+from headwater.settings import FILE_NAME, load
 
 BREAKER_SECONDS = 1
 MODELS = """\
@@ -51,11 +53,25 @@ def server() -> Iterator[EndpointServer]:
         yield started
 
 
-def open_lake(directory: Path, server: EndpointServer, embed: str = "lexical") -> Lake:
+class StandingClock:
+    """It moves on when it is told to: a slow machine must not make anything due."""
+
+    def __init__(self) -> None:
+        self._now = utc_now()
+
+    def __call__(self) -> datetime:
+        return self._now
+
+    def later(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+
+def open_lake(directory: Path, server: EndpointServer, embed: str = "lexical", clock: Clock = utc_now) -> Lake:
     directory.mkdir()
     written = MODELS.format(url=server.url, embed=embed, breaker=BREAKER_SECONDS)
     (directory / FILE_NAME).write_text(written, encoding="utf-8")
-    return lakes.init(directory)
+    lakes.init(directory).close()
+    return Lake(Components(load(directory), clock))
 
 
 def put_calls(lake: Lake, tmp_path: Path, number: int) -> None:
@@ -70,12 +86,6 @@ def come_back(server: EndpointServer) -> None:
     """The next run is quicker than workers that were left alone by a breaker take the endpoint up again."""
     server.come_back()
     time.sleep(BREAKER_SECONDS + 0.1)
-
-
-def later(lake: Lake, seconds: float) -> None:
-    """The lake's clock, which stands still otherwise, moves on: a slow machine must not make anything due."""
-    moment = lake._components.clock() + timedelta(seconds=seconds)
-    lake._components.clock = lambda: moment
 
 
 def test_errors_throttling_and_a_late_answer_make_one_row_each_and_work_is_done_once(
@@ -99,14 +109,15 @@ def test_errors_throttling_and_a_late_answer_make_one_row_each_and_work_is_done_
 
 
 def test_garbage_costs_one_row_and_the_others_go_on(engine: None, server: EndpointServer, tmp_path: Path) -> None:
-    with open_lake(tmp_path / "lake", server) as lake:
+    clock = StandingClock()
+    with open_lake(tmp_path / "lake", server, clock=clock) as lake:
         put_calls(lake, tmp_path, 1)
         server.script(garbage())
         lake.run()
         assert Counter(row["reason"] for row in lake.quarantine()["rows"]) == {"BAD_OUTPUT": 2}
         assert lake.table("transcripts").to_arrow().num_rows == 2
         # A useless answer is nobody's passing weakness: it waits for a person.
-        later(lake, 7200)
+        clock.later(7200)
         assert not lake.pending()
         assert lake.retry().recovered == 2
 
@@ -114,8 +125,8 @@ def test_garbage_costs_one_row_and_the_others_go_on(engine: None, server: Endpoi
 def test_while_a_model_is_down_the_rest_goes_on_and_it_drains_by_itself_on_return(
     engine: None, server: EndpointServer, tmp_path: Path
 ) -> None:
-    with open_lake(tmp_path / "lake", server) as lake:
-        later(lake, 0)
+    clock = StandingClock()
+    with open_lake(tmp_path / "lake", server, clock=clock) as lake:
         server.leave()
         put_calls(lake, tmp_path, 1)
         lake.put_text("is anybody there?", customer="acme")
@@ -126,22 +137,22 @@ def test_while_a_model_is_down_the_rest_goes_on_and_it_drains_by_itself_on_retur
         assert Counter(row["reason"] for row in lake.quarantine()["rows"]) == {"MODEL_DOWN": 4}
         assert not lake.pending()
 
-        later(lake, 29)
+        clock.later(29)
         assert not lake.pending()
-        later(lake, 1)
+        clock.later(1)
         assert lake.pending() and lake.run().started
         assert {row["attempts"] for row in lake.quarantine()["rows"]} == {2}
-        later(lake, 59)
+        clock.later(59)
         assert not lake.pending()  # twice as late each time
 
         come_back(server)
-        later(lake, 1)
+        clock.later(1)
         lake.run()
         assert [row["detail"] for row in lake.quarantine()["rows"]] == []
         assert lake.table("transcripts").to_arrow().num_rows == 4
         assert lake.search("call", modality="audio").stale_by == 0
         assert sum(server.work.values()) == 2
-        later(lake, 90_000)
+        clock.later(90_000)
         assert not lake.pending()
 
 

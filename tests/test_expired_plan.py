@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zombies
+from lakes import parts_of
 from sample_rows import rows
 
 from headwater import lake as lakes
@@ -56,7 +57,7 @@ def move_rows_to_other_files(lake: Lake) -> None:
 
 
 def data_files(lake: Lake) -> list[Path]:
-    table = lake._components.catalog.load_table(MESSAGES.name)
+    table = parts_of(lake).catalog.load_table(MESSAGES.name)
     return [Path(local_path(task.file.file_path)) for task in table.scan().plan_files()]
 
 
@@ -66,7 +67,7 @@ def test_a_query_whose_files_expire_under_it_plans_again_unless_a_tag_keeps_them
 ) -> None:
     planned = data_files(lake)
     if tagged:
-        table = lake._components.catalog.load_table(MESSAGES.name)
+        table = parts_of(lake).catalog.load_table(MESSAGES.name)
         table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "keep-me").commit()  # type: ignore[union-attr]
     process, child = ask_and_freeze(lake, COUNT)
     try:
@@ -111,7 +112,7 @@ class Restless:
         self._numbers = iter(numbers)
 
     def load_table(self, identifier: str) -> "Table":
-        table = self._lake._components.reader.load_table(identifier)
+        table = parts_of(self._lake).reader.load_table(identifier)
         for number in islice(self._numbers, 1):
             add(self._lake, number)
             move_rows_to_other_files(self._lake)

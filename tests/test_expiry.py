@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lakes import parts_of
 from pyspark.sql import functions as F
 from sample_rows import rows
 
@@ -119,7 +120,7 @@ def files(lake: Lake) -> set[str]:
 
 def needed(lake: Lake) -> set[str]:
     """By every snapshot that is kept: reading them all must work, and nothing else need be there."""
-    table = lake._components.catalog.load_table(MESSAGES.name)
+    table = parts_of(lake).catalog.load_table(MESSAGES.name)
     found: set[str] = set()
     for snapshot in table.metadata.snapshots:
         found |= {snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(table.io))}
@@ -148,7 +149,7 @@ def test_commits_let_go_of_old_snapshots_and_of_no_file_that_is_needed(
         if number in {12, 25}:
             remove_rows(writer, MESSAGES, F.col("object_id") == f"o{number - 3}")
         if number == 14:
-            loaded = lake._components.catalog.load_table(MESSAGES.name)
+            loaded = parts_of(lake).catalog.load_table(MESSAGES.name)
             tagged = loaded.current_snapshot().snapshot_id  # type: ignore[union-attr]
             loaded.manage_snapshots().create_tag(tagged, "keep-me").commit()
     base = writer._committer.tables.base(MESSAGES.name)

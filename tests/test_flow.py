@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.components import Components
@@ -47,7 +48,7 @@ def test_the_same_event_a_thousand_times_is_one_row_a_step_and_one_call(lake: La
     (landed,) = lake.put(folder / "call-1-0.wav", customer="acme", at=AT)
     assert landed.event is not None
     for _ in range(9):
-        lake._components.log.publish([landed.event] * 111)
+        parts_of(lake).log.publish([landed.event] * 111)
     lake.run()
 
     assert lake.status()["duplicates"] == 999
@@ -77,7 +78,7 @@ def test_an_id_used_again_with_other_content_is_quarantined_and_the_first_stays(
 
 
 def test_a_line_that_is_no_event_costs_one_quarantined_row_and_the_rest_goes_on(lake: Lake) -> None:
-    lake._components.log.publish_raw(["{", "[]", '{"event_id": 5}'])  # type: ignore[attr-defined]
+    parts_of(lake).log.publish_raw(["{", "[]", '{"event_id": 5}'])  # type: ignore[attr-defined]
     lake.put_text("hello, is anybody there", customer="acme", at=AT)
     lake.run()
     assert [row["reason"] for row in lake.quarantine()["rows"]] == ["BAD_EVENT"] * 3
@@ -89,7 +90,7 @@ def test_a_text_too_long_to_travel_through_the_driver_arrives_whole_beside_short
     lake.put_text(long, customer="acme", id="long", at=AT)
     lake.put_text("short", customer="acme", id="short", at=AT)
     lake.put_text(long, customer="acme", id="long", at=AT)
-    lake._components.log.publish_raw(["not an event"])  # type: ignore[attr-defined]
+    parts_of(lake).log.publish_raw(["not an event"])  # type: ignore[attr-defined]
     assert lake.run().done["bronze"] == 2
     rows = {row["event_id"]: row for row in lake.table("events").to_arrow().to_pylist()}
     assert {name: row["text"] for name, row in rows.items()} == {"long": long, "short": "short"}
@@ -156,7 +157,7 @@ def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path
     lake.run()
     before = lake.search("invoice is wrong").to_dict()
     assert before["hits"] and before["stale_by"] == 0
-    lake._components.index.delete(None)
+    parts_of(lake).index.delete(None)
     assert lake.search("invoice is wrong").to_dict() == {"hits": [], "stale_by": lake.status()["tables"][5]["rows"]}
     lake.run()
     assert lake.search("invoice is wrong").to_dict() == before
@@ -164,9 +165,12 @@ def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path
 
 def test_a_second_run_is_refused_by_a_sentence_that_names_the_first(lake: Lake) -> None:
     code = (
-        "import sys, time, headwater.lake as lakes, threading\n"
+        "import sys, time, threading\n"
+        "from pathlib import Path\n"
+        "from headwater import settings\n"
+        "from headwater.components import Components\n"
         "from headwater.upkeep.work import alone\n"
-        "with alone(lakes.open(sys.argv[1])._components, 'run', threading.Event()):\n"
+        "with alone(Components(settings.load(Path(sys.argv[1]))), 'run', threading.Event()):\n"
         "    print('held', flush=True); time.sleep(60)"
     )
     first = subprocess.Popen([sys.executable, "-c", code, lake.settings.lake], stdout=subprocess.PIPE, text=True)
@@ -186,7 +190,7 @@ def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: La
         lake.run()
     before = rounds.contents(lake)
     files = {table["name"]: table["files"] for table in lake.status()["tables"]}
-    parts = lake._components
+    parts = parts_of(lake)
     later = datetime.now(UTC) + timedelta(days=30)
     task = Maintain(parts, now=later)
     plan = task.plan()
@@ -262,7 +266,7 @@ def test_streaming_takes_events_as_they_come_and_stops_when_asked(lake: Lake) ->
         lake.put_text("where is my parcel", customer="acme", id="s1", at=AT)
         _wait_for(lambda: lake.table("embeddings").to_arrow().num_rows == 1)
         lake.put_text("it never came", customer="acme", id="s2", at=AT)
-        _wait_for(lambda: lake._components.index.position() == 2)
+        _wait_for(lambda: parts_of(lake).index.position() == 2)
     finally:
         stop.set()
         thread.join(30)
@@ -282,7 +286,7 @@ def test_sigterm_ends_a_stream_cleanly_and_leaves_the_lake_free(lake: Lake) -> N
     lake.put_text("please call me back", customer="acme", id="t1", at=AT)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        _wait_for(lambda: lake._components.index.position() == 1)
+        _wait_for(lambda: parts_of(lake).index.position() == 1)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     finally:

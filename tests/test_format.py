@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import rounds
 from behaviour_ledger import make_old_claims
-from lakes import small_lake
+from lakes import parts_of, small_lake
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -39,7 +39,7 @@ def test_a_new_lake_has_this_programs_format_and_opens(ledger: Ledger) -> None:
 
 def test_a_newer_lake_is_refused_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with lakes.init(tmp_path / "lake") as lake:
-        lake._components.ledger.set_fact("format", str(FORMAT + 1))
+        parts_of(lake).ledger.set_fact("format", str(FORMAT + 1))
     with pytest.raises(Conflict, match="Install a newer Headwater"):
         lakes.open(tmp_path / "lake")
     assert main(["--lake", str(tmp_path / "lake"), "status"]) == Conflict.exit_code
@@ -94,13 +94,13 @@ def test_a_lake_of_format_one_is_upgraded_and_goes_on(tmp_path: Path, engine: No
     with lakes.init(tmp_path / "lake") as lake:
         lake.put_text("written before", customer="acme")
         lake.run()
-        catalog = lake._components.catalog
+        catalog = parts_of(lake).catalog
         for table in (*SAID, EMBEDDINGS):
             with catalog.load_table(table.name).update_schema(allow_incompatible_changes=True) as update:
                 for field in EFFORT:
                     update.delete_column(field.name)
-        lake._components.ledger.set_fact("format", "1")
-        lake._components.ledger.set_fact("models", "")
+        parts_of(lake).ledger.set_fact("format", "1")
+        parts_of(lake).ledger.set_fact("models", "")
     with pytest.raises(Conflict, match="headwater upgrade"):
         lakes.open(tmp_path / "lake")
     assert main(["--lake", str(tmp_path / "lake"), "upgrade"]) == 0
@@ -117,20 +117,20 @@ def test_a_lake_from_before_stamps_is_upgraded_and_can_be_rolled_back_from_then_
     directory = small_lake(tmp_path / "lake")
     with lakes.open(directory) as lake:
         before = rounds.contents(lake)
-        catalog = lake._components.catalog
+        catalog = parts_of(lake).catalog
         with catalog.load_table(QUARANTINE.name).update_schema(allow_incompatible_changes=True) as update:
             update.delete_column("event_seq")
-        make_old_claims(lake._components.ledger, [("event", "seen-before", "h", 0, 1)])
-        lake._components.ledger.set_fact("format", "2")
+        make_old_claims(parts_of(lake).ledger, [("event", "seen-before", "h", 0, 1)])
+        parts_of(lake).ledger.set_fact("format", "2")
     for _ in range(2):
         assert main(["--lake", str(directory), "upgrade"]) == 0
         open_ledger(f"sqlite:///{directory}/ledger.db").set_fact("format", "2")  # killed before it was noted
     assert main(["--lake", str(directory), "upgrade"]) == 0
     with lakes.open(directory) as lake:
         assert rounds.contents(lake) == before
-        assert lake._components.ledger.claim_first("event", [("seen-before", "h", 0, 9)])["seen-before"] == ("h", 0, 1)
+        assert parts_of(lake).ledger.claim_first("event", [("seen-before", "h", 0, 9)])["seen-before"] == ("h", 0, 1)
         for table in TABLES:
-            loaded = lake._components.reader.load_table(table.name)
+            loaded = parts_of(lake).reader.load_table(table.name)
             stamps = [snapshot for snapshot in loaded.snapshots() if snapshot.summary and snapshot.summary.get(STAMP)]
             assert len(stamps) == 1, "once, however often it was done"
             assert any(spec.is_unpartitioned() for spec in loaded.specs().values())

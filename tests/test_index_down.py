@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
+from headwater.components import Components
 from headwater.errors import Unavailable
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
@@ -63,7 +65,7 @@ def is_found(lake: Lake) -> bool:
 
 
 def assert_index_is_the_table(lake: Lake) -> None:
-    index, embedded = lake._components.index, lake.table("embeddings").to_arrow()["chunk_id"].to_pylist()
+    index, embedded = parts_of(lake).index, lake.table("embeddings").to_arrow()["chunk_id"].to_pylist()
     assert index.present(embedded) == set(embedded)
     assert index.count() == len(embedded)
 
@@ -151,12 +153,13 @@ class Fleeting(LanceIndex):
 
 def test_an_index_that_goes_down_once_it_was_written_is_told_of_as_any_other(unreachable: Lake) -> None:
     told: list[str] = []
-    lake, parts = unreachable, unreachable._components
-    parts.__dict__["index"] = Fleeting(lake, LanceIndex(lake.settings.text("index.uri"), lake.settings))
-    with pytest.raises(Unavailable, match="index"):
+    parts = Components(unreachable.settings)
+    away = LanceIndex(unreachable.settings.text("index.uri"), unreachable.settings)
+    parts.__dict__["index"] = Fleeting(unreachable, away)
+    with Lake(parts) as lake, pytest.raises(Unavailable, match="index"):
         lake.run(listen=told.append)
     events = [json.loads(line) for line in told]
     (indexed,) = [event for event in events if event["event"] == "stage.committed" and event["stage"] == "index"]
     assert indexed["next_seq"] is None
     assert [event["event"] for event in events].count("index.down") == 1
-    assert is_derived(lake)
+    assert is_derived(unreachable)

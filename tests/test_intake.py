@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import rounds
+from lakes import parts_of
 from pyspark.sql import SparkSession
 from waiting import wait_until
 
@@ -48,7 +49,7 @@ def say(lake: Lake, *ids: str) -> None:
 
 
 def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None:
-    parts = lake._components
+    parts = parts_of(lake)
     say(lake, "a", "b")
     with recorded(parts, "run") as entry:
         run = new_run(parts, None, entry, None)
@@ -71,7 +72,7 @@ def test_lines_that_are_refused_are_told_like_any_other_quarantine(
     lake: Lake, capsys: pytest.CaptureFixture[str], sound: bool
 ) -> None:
     """In the summary, its JSON, the journal and the log of events; also where nothing else is new."""
-    log = lake._components.log
+    log = parts_of(lake).log
     assert isinstance(log, DirectoryLog)
     log.publish_raw([f"no event {number}" for number in range(500)])
     if sound:
@@ -85,7 +86,7 @@ def test_lines_that_are_refused_are_told_like_any_other_quarantine(
     else:
         assert "quarantine 500" in shown.out and "nothing new" not in shown.out
         assert "headwater quarantine" in shown.out
-    (journal,) = lake._components.ledger.runs(10)
+    (journal,) = parts_of(lake).ledger.runs(10)
     assert journal.detail["done"]["quarantine"] == refused
     lines = map(json.loads, (lake.settings.lake / "logs" / "headwater.jsonl").read_text().splitlines())
     (grew,) = [line for line in lines if line["event"] == "quarantine.grew"]

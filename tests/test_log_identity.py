@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rounds
+from lakes import parts_of
 from waiting import PATIENCE_SECONDS, wait_until
 
 from headwater import lake as lakes
@@ -45,13 +46,13 @@ def ids(lake: Lake) -> list[str]:
 
 
 def losses(lake: Lake) -> list[tuple[int, int | None]]:
-    return [(run.detail["first"], run.detail["until"]) for run in lake._components.ledger.unfinished(LOST)]
+    return [(run.detail["first"], run.detail["until"]) for run in parts_of(lake).ledger.unfinished(LOST)]
 
 
 def read(lake: Lake) -> dict[str, int]:
     """What a run does first, and all that these promises are about: the log comes into bronze."""
-    with recorded(lake._components, "run") as entry:
-        run = new_run(lake._components, None, entry, None)
+    with recorded(parts_of(lake), "run") as entry:
+        run = new_run(parts_of(lake), None, entry, None)
         run.begin()
         run._intake.drain()
         run._intake.stop()
@@ -125,7 +126,7 @@ def test_a_log_set_back_to_an_older_copy_is_noticed_however_long_it_has_grown_si
     for later, since in (("cd", ""), ("ef", "g"), ("hi", "jk"), ("lm", "nop")):
         say(lake, *later)
         read(lake)
-        read_until = lake._components.log.end()[0]
+        read_until = parts_of(lake).log.end()[0]
         set_back(lake, tmp_path / "copy")
         say(lake, *since)
         assert lake.pending().bronze == 2 + len(since)
@@ -152,7 +153,7 @@ def test_a_copy_of_the_whole_log_is_the_same_log(lake: Lake, tmp_path: Path) -> 
 def test_a_lake_of_an_earlier_version_goes_on_with_its_log_and_misses_nothing(lake: Lake) -> None:
     say(lake, "a", "b")
     read(lake)
-    lake._components.ledger.set_fact(IDENTITY, "directory")
+    parts_of(lake).ledger.set_fact(IDENTITY, "directory")
     (log_of(lake) / ".identity").unlink()
     assert lake.pending().bronze == 0
     say(lake, "c")
@@ -164,7 +165,7 @@ def test_a_lake_of_an_earlier_version_goes_on_with_its_log_and_misses_nothing(la
 def test_a_lake_of_an_earlier_version_whose_log_was_wiped_notices(lake: Lake) -> None:
     say(lake, "a", "b")
     read(lake)
-    lake._components.ledger.set_fact(IDENTITY, "directory")
+    parts_of(lake).ledger.set_fact(IDENTITY, "directory")
     wipe(lake)
     say(lake, "c", "d")
     read(lake)
@@ -174,7 +175,7 @@ def test_a_lake_of_an_earlier_version_whose_log_was_wiped_notices(lake: Lake) ->
 def test_a_run_killed_before_it_noted_the_new_log_tells_no_second_loss(lake: Lake) -> None:
     say(lake, "a", "b")
     read(lake)
-    parts = lake._components
+    parts = parts_of(lake)
     before = parts.ledger.fact(IDENTITY)
     wipe(lake)
     say(lake, "c")

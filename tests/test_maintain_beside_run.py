@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.lake import Lake
@@ -68,13 +69,13 @@ def test_maintenance_beside_a_stream_ends_neither_and_the_index_equals_the_embed
         assert running.returncode == 0, said
         chunks = lake.table("embeddings").to_arrow()["chunk_id"].to_pylist()
         assert len(chunks) == len(set(chunks)) == put
-        index = lake._components.index
+        index = parts_of(lake).index
         assert index.count() == put and index.present(chunks) == set(chunks)
 
 
 def wait_until_followed_once(lake: Lake, running: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while lake._components.index.position() == 0:
+    while parts_of(lake).index.position() == 0:
         assert running.poll() is None, running.communicate()[0]
         assert time.monotonic() < deadline, "it did not get there"
         time.sleep(0.2)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import zombies
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.domain.tables import MESSAGES
@@ -82,5 +83,5 @@ def ended_well(process: "subprocess.Popen[str]") -> bool:
 
 
 def data_files(lake: Lake) -> set[str]:
-    table = lake._components.catalog.load_table(MESSAGES.name)
+    table = parts_of(lake).catalog.load_table(MESSAGES.name)
     return {task.file.file_path for task in table.scan().plan_files()}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lakes import small_lake
+from lakes import parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -35,8 +35,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with lakes.open(small_lake(tmp_path_factory.mktemp("large") / "lake")) as opened:
         names = (f"audio/acme/2026-03-01/{'long' * 20}-{number}.wav" for number in range(EVENTS_MANY))
         given = [{"event_id": name, "object_id": name} for name in names]
-        append(opened._components.catalog.load_table(EVENTS.name), rows(EVENTS, given, 100))
-        opened._components.raw_store.put_bytes(ORPHAN, b"RIFF", "audio/wav")
+        append(parts_of(opened).catalog.load_table(EVENTS.name), rows(EVENTS, given, 100))
+        parts_of(opened).raw_store.put_bytes(ORPHAN, b"RIFF", "audio/wav")
         yield opened
 
 
@@ -52,7 +52,7 @@ def little_memory(most_mb: int = 16) -> Iterator[None]:
 
 
 def test_a_rescan_finds_its_orphan_among_many_in_little_memory(large: Lake) -> None:
-    parts = large._components
+    parts = parts_of(large)
     with little_memory():
         plan = plan_rescan(parts.raw_store, parts.reader, parts.log, now=LATER)
     assert [found.path for found in plan.orphans] == [ORPHAN]
@@ -63,9 +63,9 @@ def test_a_migration_copies_raw_objects_in_little_memory_and_tells_which_are_dam
 ) -> None:
     target, told = SimpleNamespace(raw_store=DirectoryRawStore(tmp_path / "raw")), list[str]()
     with little_memory():
-        copy_raw(large._components, target, told.append)  # type: ignore[arg-type]
+        copy_raw(parts_of(large), target, told.append)  # type: ignore[arg-type]
     assert {found.path for found in target.raw_store.list()} == {
-        found.path for found in large._components.raw_store.list()
+        found.path for found in parts_of(large).raw_store.list()
     }
     assert all("does not match its checksum" in line and ORPHAN not in line for line in told)
 
@@ -74,7 +74,7 @@ def test_a_migration_copies_raw_objects_in_little_memory_and_tells_which_are_dam
 def two(tmp_path: Path) -> tuple[Any, Any]:
     """A lake, and the place that its objects were copied to."""
     with lakes.open(small_lake(tmp_path / "lake")) as opened:
-        source, target = opened._components, SimpleNamespace(raw_store=DirectoryRawStore(tmp_path / "there"))
+        source, target = parts_of(opened), SimpleNamespace(raw_store=DirectoryRawStore(tmp_path / "there"))
         copy_raw(source, target, lambda _: None)  # type: ignore[arg-type]
         return source, target
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from behaviour_memo import checksums
-from lakes import small_lake
+from lakes import parts_of, small_lake
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -35,7 +35,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def know(lake: Lake, step: str, state: State, *, replayed: bool = False) -> None:
     model = KnownModel(step, "mine", "mine 1", PRINT, state, "2026-01-01T00:00:00.000Z", replayed)
-    change_book(lake._components.ledger, lambda _: ModelBook((model,)))
+    change_book(parts_of(lake).ledger, lambda _: ModelBook((model,)))
 
 
 def answer(lake: Lake, step: str, *, days_ago: int, paid: bool = False, keys: list[str] = KEYS) -> None:
@@ -44,17 +44,17 @@ def answer(lake: Lake, step: str, *, days_ago: int, paid: bool = False, keys: li
 
 
 def plan(lake: Lake, now: datetime = NOW) -> ShelfCare:
-    parts = lake._components
+    parts = parts_of(lake)
     (care,) = plan_memo(parts.catalog, lake.settings, read_book(parts.ledger), now=now)
     return care
 
 
 def come(lake: Lake, table: Any, consumed: Mapping[str, int]) -> None:
-    catalogs.set_properties_if(lake._components.catalog, table.name, {}, {CONSUMED: json.dumps(consumed)})
+    catalogs.set_properties_if(parts_of(lake).catalog, table.name, {}, {CONSUMED: json.dumps(consumed)})
 
 
 def arrive(lake: Lake, events: int) -> None:
-    catalogs.set_properties_if(lake._components.catalog, EVENTS.name, {}, {NEXT_SEQ: str(events)})
+    catalogs.set_properties_if(parts_of(lake).catalog, EVENTS.name, {}, {NEXT_SEQ: str(events)})
 
 
 def test_old_free_answers_of_a_model_that_has_nothing_left_to_do_go_and_young_ones_stay(lake: Lake) -> None:
@@ -77,7 +77,7 @@ def test_a_model_that_stands_still_with_work_before_it_keeps_its_answers(lake: L
     arrive(lake, 9)
     assert plan(lake).drop == 0
     # It has gone on since the snapshot before the horizon: what is old was committed, though more is to do.
-    stamp_progress(lake._components.catalog, TRANSCRIPTS.name, aside={})
+    stamp_progress(parts_of(lake).catalog, TRANSCRIPTS.name, aside={})
     assert plan(lake, NOW + timedelta(days=30)).drop == 0
     come(lake, TRANSCRIPTS, {"bronze.events": 5})
     assert plan(lake, NOW + timedelta(days=30)).drop == 10
@@ -90,7 +90,7 @@ def test_a_replay_that_was_stopped_keeps_its_answers_and_a_model_that_is_gone_do
     assert plan(lake).drop == 0
     know(lake, "caption", State.LEAVING, replayed=True)
     assert plan(lake).drop == 10
-    change_book(lake._components.ledger, lambda _: ModelBook())
+    change_book(parts_of(lake).ledger, lambda _: ModelBook())
     assert plan(lake).drop == 10
 
 
@@ -116,7 +116,7 @@ def test_maintain_tells_what_it_will_drop_then_drops_it_and_counts_it(
     assert (done["files_before"], done["files_after"], done["dropped"]) == (3, 1, 4)
     assert not any(table["table"] == "memo" for table in told[3]["tables"])
     assert set(open_memo(lake.settings).shelf("transcribe", PRINT).find(KEYS)) == set(KEYS[4:])
-    lake._components.ledger.set_fact("unused", "")
+    parts_of(lake).ledger.set_fact("unused", "")
     answer(lake, "transcribe", days_ago=20, keys=KEYS[:4])
     assert main(["--lake", str(directory), "maintain", "--dry-run"]) == 0
     assert "4 free answers of the memo are older than memo.free_hours" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from lakes import CALL, CALL_BYTES, SCREEN, small_lake
+from lakes import CALL, CALL_BYTES, SCREEN, parts_of, small_lake
 from sample_rows import NOON, append, rows
 
 from headwater import faults
@@ -37,7 +37,7 @@ def busy_lake(directory: Path) -> Path:
     """As `small_lake`, with history, a tag, a branch, keys, a memo, and a log that was read to its end."""
     small_lake(directory)
     with lakes.open(directory) as lake:
-        parts = lake._components
+        parts = parts_of(lake)
         table = parts.catalog.load_table(TRANSCRIPTS.name)
         table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "before").commit()
         append(table.refresh(), rows(TRANSCRIPTS, [{"object_id": CALL, "text": "and then it arrived"}], first_seq=1))
@@ -52,9 +52,9 @@ def busy_lake(directory: Path) -> Path:
 
 
 def read_to_end(lake: lakes.Lake) -> None:
-    ends = {str(partition): end for partition, end in lake._components.log.end().items()}
+    ends = {str(partition): end for partition, end in parts_of(lake).log.end().items()}
     consumed = json.dumps({"log": ends})
-    catalogs.set_properties_if(lake._components.catalog, EVENTS.name, {}, {CONSUMED: consumed})
+    catalogs.set_properties_if(parts_of(lake).catalog, EVENTS.name, {}, {CONSUMED: consumed})
 
 
 def elsewhere(directory: Path) -> Path:
@@ -131,7 +131,7 @@ def test_everything_arrives_and_the_lake_opens_there(tmp_path: Path, capsys: pyt
         (lake / name).rename(lake / f"gone-{name}")  # nothing of it may be needed any more
     assert state(lake) == before
     with lakes.open(lake) as moved:
-        parts = moved._components
+        parts = parts_of(moved)
         assert b"".join(moved.get("e1")) == CALL_BYTES
         assert open_memo(moved.settings).shelf(*SHELF).find(REMEMBERED) == REMEMBERED
         assert moved.status()["log"]["lag"] == 0
@@ -147,7 +147,7 @@ def test_what_was_seen_stays_seen_though_the_new_log_counts_from_its_beginning(t
     lake = busy_lake(tmp_path / "lake")
     assert migrate(lake, elsewhere(tmp_path / "other")).code == 0
     with lakes.open(lake) as moved:
-        parts = moved._components
+        parts = parts_of(moved)
         assert Progress.from_properties(parts.catalog.load_table(EVENTS.name).properties).offsets == {0: 0}
         assert parts.ledger.forget_claims_from(0, 0) == 0
         firsts = parts.ledger.claim_first("event", [("m1", "11", 0, 0), ("m9", "99", 0, 1)])
@@ -177,9 +177,9 @@ def test_a_lake_that_changed_after_a_kill_is_moved_as_it_is_now(tmp_path: Path) 
     lake, file = busy_lake(tmp_path / "lake"), elsewhere(tmp_path / "other")
     kill_while_migrating(lake, file, "verified")
     with lakes.open(lake) as still:
-        table = still._components.catalog.load_table(TRANSCRIPTS.name)
+        table = parts_of(still).catalog.load_table(TRANSCRIPTS.name)
         append(table, rows(TRANSCRIPTS, [{"object_id": CALL, "text": "late"}], first_seq=2))
-        still._components.raw_store.put_bytes("audio/acme/2026-03-01/late.wav", b"late", "audio/wav")
+        parts_of(still).raw_store.put_bytes("audio/acme/2026-03-01/late.wav", b"late", "audio/wav")
     before = state(lake)
     assert migrate(lake, file).code == 0
     assert state(lake) == before
@@ -261,7 +261,7 @@ def test_one_part_moves_alone_and_the_other_settings_stay(tmp_path: Path) -> Non
     assert state(lake) == before
     with lakes.open(lake) as moved:
         assert moved.pending().bronze == 0
-        assert moved._components.ledger.forget_claims_from(0, 0) == 0
+        assert parts_of(moved).ledger.forget_claims_from(0, 0) == 0
 
 
 def test_settings_survive_being_written_as_toml(tmp_path: Path) -> None:

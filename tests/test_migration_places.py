@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lakes import small_lake
+from lakes import parts_of, small_lake
 from test_migration import migrate
 
 from headwater import lake as lakes
@@ -120,7 +120,7 @@ def test_settings_that_move_nothing_are_switched_too(tmp_path: Path) -> None:
     assert after.section("spark.conf")["spark.ui.port"] == "4050"
     assert after.models["whisper"] == {"kind": "faster-whisper"}
     with lakes.open(lake) as opened:
-        (run,) = opened._components.ledger.runs(1)
+        (run,) = parts_of(opened).ledger.runs(1)
         assert (run.kind, run.outcome) == ("migrate", "done")
         assert PASSWORD not in done.out + json.dumps(dict(run.detail))
     assert json.loads(migrate(lake, file).out)["changed"] == {}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from lakes import small_lake
+from lakes import parts_of, small_lake
 from test_migration import busy_lake, elsewhere, kill_while_migrating, migrate, read_to_end, state
 
 from headwater import lake as lakes
@@ -38,7 +38,7 @@ def test_a_target_that_does_not_answer_is_refused_before_the_lake_is_marked(tmp_
     (tmp_path / "other" / "log").write_text("a file, where a directory is to be made")
     assert migrate(lake, file).code == Unavailable.exit_code
     with lakes.open(lake) as still:
-        ledger = still._components.ledger
+        ledger = parts_of(still).ledger
         assert ledger.fact("moved_to") is None and ledger.fact("migration") is None
         assert ledger.unfinished("migrate") == []
 
@@ -85,13 +85,13 @@ def test_killed_before_or_after_positions_are_set_no_event_is_read_twice(
     assert done.code == Conflict.exit_code and "1 events in the log have not been read" in done.out
     assert offsets(lake) == {0: 3}, "so that the advised run reads the late event alone"
     with lakes.open(lake) as still:
-        assert still._components.ledger.fact("log.identity") in {None, source.log.identity()}
+        assert parts_of(still).ledger.fact("log.identity") in {None, source.log.identity()}
         read_to_end(still)
     assert migrate(lake, file).code == 0
     assert offsets(lake) == {0: 0}
     assert state(lake) == before
     with lakes.open(lake) as moved:
-        assert moved._components.ledger.forget_claims_from(0, 0) == 0
+        assert parts_of(moved).ledger.forget_claims_from(0, 0) == 0
 
 
 def test_what_a_kill_right_after_the_switch_left_noted_is_not_taken_back(tmp_path: Path) -> None:
@@ -115,17 +115,17 @@ def test_what_is_put_while_tables_are_compared_arrives_too(tmp_path: Path) -> No
 
     move(source, Components(settings_of(lake, document, {})), document, put_late)
     with lakes.open(lake) as moved:
-        assert b"".join(moved._components.raw_store.chunks(late)) == b"late"
+        assert b"".join(parts_of(moved).raw_store.chunks(late)) == b"late"
 
 
 def test_an_index_that_was_used_before_is_emptied(tmp_path: Path) -> None:
     lake, other = busy_lake(tmp_path / "lake"), small_lake(tmp_path / "other")
     with lakes.open(other) as used:
-        used._components.index.set_position(99)
+        parts_of(used).index.set_position(99)
     file = some_parts(other, "index")
     assert migrate(lake, file).code == 0
     with lakes.open(lake) as moved:
-        index = moved._components.index
+        index = parts_of(moved).index
         assert (index.position(), index.count(), moved.pending().index) == (0, 0, 3)
         assert index.present(["c" * 24]) == set()
 
@@ -134,14 +134,14 @@ def test_an_index_that_stays_keeps_its_entries(tmp_path: Path) -> None:
     lake = busy_lake(tmp_path / "lake")
     assert migrate(lake, some_parts(tmp_path / "other", "raw")).code == 0
     with lakes.open(lake) as moved:
-        assert moved.pending().index == 0 and moved._components.index.count() == 3
+        assert moved.pending().index == 0 and parts_of(moved).index.count() == 3
 
 
 def test_a_migration_is_done_in_the_ledger_that_it_led_to(tmp_path: Path) -> None:
     lake, file = busy_lake(tmp_path / "lake"), some_parts(tmp_path / "other", "ledger")
     kill_while_migrating(lake, file, "switched")
     with lakes.open(lake) as moved:
-        assert [(run.kind, run.outcome) for run in moved._components.ledger.runs(2)] == [
+        assert [(run.kind, run.outcome) for run in parts_of(moved).ledger.runs(2)] == [
             ("migrate", "done"),
             ("run", "done"),
         ]

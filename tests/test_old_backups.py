@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import rounds
-from lakes import CALL, small_lake
+from lakes import CALL, parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -81,7 +81,7 @@ def opened(lake: Path) -> Iterator[lakes.Lake]:
 def add_transcripts(lake: Path, times: int) -> None:
     with opened(lake) as found:
         for number in range(times):
-            table = found._components.catalog.load_table(TRANSCRIPTS.name)
+            table = parts_of(found).catalog.load_table(TRANSCRIPTS.name)
             append(table, rows(TRANSCRIPTS, [{"object_id": CALL, "text": f"later {number}"}], first_seq=1 + number))
 
 
@@ -92,7 +92,7 @@ def texts(lake: Path) -> list[str]:
 
 def metadata_file(lake: Path, table: str) -> Path:
     with opened(lake) as found:
-        return Path(local_path(found._components.catalog.load_table(table).metadata_location))
+        return Path(local_path(parts_of(found).catalog.load_table(table).metadata_location))
 
 
 def test_after_hundreds_of_commits_and_maintenance_a_backup_brings_back_its_state_and_a_run_repeats_nothing(
@@ -164,7 +164,7 @@ def test_a_backup_that_is_too_old_brings_back_the_newest_there_is_and_says_so(la
     assert headwater("restore", file, "--lake", lake).code == 0
     assert texts(lake) == now
     with opened(lake) as found:
-        ledger = found._components.ledger
+        ledger = parts_of(found).ledger
         assert ledger.claim_first("object", [(CALL, "other", 0, 0)])[CALL] != ("other", 0, 0), "completed from bronze"
         assert ledger.runs(1)[0].kind == "restore" and ledger.runs(1)[0].detail["notes"]
 
@@ -187,7 +187,7 @@ def test_a_tag_goes_when_it_is_as_old_as_it_may_get_and_takes_its_files_with_it(
 
     def tags() -> set[str]:
         with opened(lake) as found:
-            return set(found._components.catalog.load_table(TRANSCRIPTS.name).metadata.refs)
+            return set(parts_of(found).catalog.load_table(TRANSCRIPTS.name).metadata.refs)
 
     with opened(lake) as found:
         let_go(found, after_days=2.9)
@@ -243,7 +243,7 @@ def test_a_restore_after_an_empty_lake_was_made_in_its_place_works(
 
     file, then = tmp_path / "lake.backup", texts(lake)
     with opened(lake) as found:
-        found._components.ledger.claim_first("event", [("e1", "", 0, 0)])
+        parts_of(found).ledger.claim_first("event", [("e1", "", 0, 0)])
     assert headwater("backup", file, "--lake", lake).code == 0
     lose(lake, *lost)
     parts = Components(load(lake))
@@ -252,6 +252,6 @@ def test_a_restore_after_an_empty_lake_was_made_in_its_place_works(
     assert headwater("restore", file, "--lake", lake).code == 0
     assert texts(lake) == then
     with opened(lake) as found:
-        claimed = found._components.ledger.claim_first("object", [(CALL, "other", 0, 0)])
+        claimed = parts_of(found).ledger.claim_first("object", [(CALL, "other", 0, 0)])
         assert claimed[CALL] != ("other", 0, 0)
         assert found.status()["tables"][0]["name"] == EVENTS.name

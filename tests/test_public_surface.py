@@ -23,8 +23,8 @@ def test_the_package_exports_four_names() -> None:
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
         "backup", "close", "dismiss", "get", "maintain", "metrics", "models", "pending", "plan_backup",
-        "plan_dismissal", "plan_maintenance", "plan_rescan", "put", "put_text", "quarantine", "rescan", "retry", "run",
-        "search", "settings", "spark", "sql",
+        "plan_dismissal", "plan_maintenance", "plan_rescan", "put", "put_lines", "put_text", "quarantine", "rescan",
+        "retry", "run", "search", "settings", "spark", "sql",
         "status", "table", "trace",
     }  # fmt: skip
     assert public(Models) == {"activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire"}

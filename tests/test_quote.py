@@ -4,6 +4,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+from lakes import parts_of
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -33,7 +34,7 @@ def lake_of(directory: Path, objects: int) -> Lake:
         {"event_id": f"e{n}", "object_id": f"o{n}", "pointer": {**pointer, "checksum": _checksum(n, objects)}, **about}
         for n in range(objects)
     ]
-    catalog = lake._components.catalog
+    catalog = parts_of(lake).catalog
     append(catalog.load_table(EVENTS.name), rows(EVENTS, given))
     print_ = lake.models._candidate("transcribe", LOUDER).fingerprint
     made = {"customer": "acme", "step": "transcribe", "fingerprint": print_}

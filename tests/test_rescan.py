@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from lakes import CALL, small_lake
+from lakes import CALL, parts_of, small_lake
 
 from headwater import lake as lakes
 from headwater.domain.modality import Modality
@@ -23,7 +23,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_only_objects_that_no_event_names_are_announced_and_a_second_time_none(lake: Lake) -> None:
-    parts = lake._components
+    parts = parts_of(lake)
     key = "documents/o%27neil/2026-03-02/a%20b.pdf"
     parts.raw_store.put_bytes(key, b"%PDF", "application/pdf")
     parts.raw_store.put_bytes("notes/readme.txt", b"not ours", "text/plain")
@@ -36,7 +36,7 @@ def test_only_objects_that_no_event_names_are_announced_and_a_second_time_none(l
 
 
 def test_the_event_is_the_one_that_put_would_have_made(lake: Lake) -> None:
-    parts = lake._components
+    parts = parts_of(lake)
     key = "documents/o%27neil/2026-03-02/a%20b.pdf"
     parts.raw_store.put_bytes(key, b"%PDF", "application/pdf")
     found = parts.raw_store.head(key)
@@ -50,13 +50,13 @@ def test_the_event_is_the_one_that_put_would_have_made(lake: Lake) -> None:
 
 
 def test_an_object_whose_event_may_still_be_on_its_way_is_passed_over(lake: Lake) -> None:
-    lake._components.raw_store.put_bytes("audio/acme/2026-03-01/new.wav", b"RIFF", "audio/wav")
+    parts_of(lake).raw_store.put_bytes("audio/acme/2026-03-01/new.wav", b"RIFF", "audio/wav")
     assert lake.plan_rescan().orphans == ()
     assert CALL not in lake.plan_rescan().foreign
 
 
 def test_losses_stay_open_until_a_rescan_has_looked(lake: Lake) -> None:
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     ledger.start_run(LOST, LATER, {"partition": 0, "first": 3, "until": 8, "cause": "expired unread"})
     ledger.start_run(LOST, LATER, {"partition": 1, "first": 3, "until": None, "cause": "the log was made anew"})
     assert lake.status()["log"]["lost"] == count_lost(ledger) == 6

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from calling import answer
-from lakes import CALL, small_lake
+from lakes import CALL, parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
@@ -34,9 +34,9 @@ def lake(tmp_path: Path) -> Path:
     old = KnownModel("transcribe", "pocketsphinx", "pocketsphinx 5.1.1", OLD, State.ACTIVE, "2026-03-01T12:00:00Z")
     new = KnownModel("transcribe", "new", "new 2", NEW, State.BESIDE, "2026-03-02T12:00:00Z")
     with lakes.open(directory) as opened:
-        table = opened._components.catalog.load_table(TRANSCRIPTS.name)
+        table = parts_of(opened).catalog.load_table(TRANSCRIPTS.name)
         append(table, rows(TRANSCRIPTS, [heard], 1), TRANSCRIPTS.day)
-        change_book(opened._components.ledger, lambda _: ModelBook((old, new)))
+        change_book(parts_of(opened).ledger, lambda _: ModelBook((old, new)))
     return directory
 
 
@@ -60,7 +60,7 @@ def retiring(lake: Path, point: str) -> "Iterator[subprocess.Popen[str]]":
 
 def state_of(lake: Path, fingerprint: str) -> State:
     with lakes.open(lake) as opened:
-        return read_book(opened._components.ledger).find("transcribe", fingerprint).state
+        return read_book(parts_of(opened).ledger).find("transcribe", fingerprint).state
 
 
 def heard_by_new(lake: Path) -> int:
@@ -83,7 +83,7 @@ def test_a_model_that_was_activated_after_the_plan_is_not_retired(
 def test_a_model_that_became_anything_else_after_the_plan_is_not_retired(lake: Path) -> None:
     with retiring(lake, "retire.planned") as process:
         with lakes.open(lake) as opened:
-            ledger = opened._components.ledger
+            ledger = parts_of(opened).ledger
             change_book(
                 ledger, lambda book: book.with_model(replace(book.find("transcribe", NEW), state=State.BUILDING))
             )
@@ -104,9 +104,9 @@ def test_what_is_retired_is_what_was_planned_whatever_the_name_means_by_now(lake
     """Between plan and apply another model of the same name came in."""
     with lakes.open(lake) as opened:
         plan = opened.models.plan_retire("transcribe", "new")
-        second = replace(read_book(opened._components.ledger).find("transcribe", NEW), fingerprint="f" * 16)
-        change_book(opened._components.ledger, lambda book: book.without(book.find("transcribe", NEW)))
-        change_book(opened._components.ledger, lambda book: book.with_model(second))
+        second = replace(read_book(parts_of(opened).ledger).find("transcribe", NEW), fingerprint="f" * 16)
+        change_book(parts_of(opened).ledger, lambda book: book.without(book.find("transcribe", NEW)))
+        change_book(parts_of(opened).ledger, lambda book: book.with_model(second))
         with pytest.raises(Exception, match="knows no model aaaa000011112222"):
             opened.models.retire("transcribe", "new", plan=plan)
-        assert read_book(opened._components.ledger).find("transcribe", "new").state is State.BESIDE
+        assert read_book(parts_of(opened).ledger).find("transcribe", "new").state is State.BESIDE

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 from test_replay import MODELS, fill
 
 from headwater import faults
@@ -37,8 +38,8 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def run(lake: Lake) -> Iterator[Run]:
-    with recorded(lake._components, "run") as entry:
-        yield new_run(lake._components, None, entry, None)
+    with recorded(parts_of(lake), "run") as entry:
+        yield new_run(parts_of(lake), None, entry, None)
 
 
 def times(lake: Lake, table: str, key: str) -> set[int]:
@@ -55,7 +56,7 @@ def objects_of(lake: Lake) -> dict[str, datetime]:
 def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake: Lake, tmp_path: Path) -> None:
     fill(lake, tmp_path, 1)
     assert lake.models.replay("transcribe", "deaf").finished
-    ledger = lake._components.ledger
+    ledger = parts_of(lake).ledger
     deaf = read_book(ledger).find("transcribe", "deaf")
     change_book(ledger, lambda book: book.with_model(replace(deaf, state=State.BUILDING)))
     assert lake.retry("BAD_OUTPUT").tried == 0

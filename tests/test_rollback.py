@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rounds
+from lakes import parts_of
 from waiting import PATIENCE_SECONDS, wait_until
 
 from headwater import lake as lakes
@@ -26,7 +27,7 @@ def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
 
 
 def snapshot_of(lake: Lake, table: Table) -> int:
-    current = lake._components.catalog.load_table(table.name).current_snapshot()
+    current = parts_of(lake).catalog.load_table(table.name).current_snapshot()
     assert current is not None
     return current.snapshot_id
 
@@ -43,7 +44,7 @@ def test_what_a_rollback_took_away_comes_again_and_once(lake: Lake, tmp_path: Pa
     rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
     lake.run()
     before, numbers = rounds.contents(lake), read_progress(lake.settings, table).next_seq
-    index = lake._components.index.count()
+    index = parts_of(lake).index.count()
     roll_back(lake, table, then)
     assert lake.pending(), "it is noticed without a JVM"
     assert read_progress(lake.settings, table).generation == 1
@@ -54,7 +55,7 @@ def test_what_a_rollback_took_away_comes_again_and_once(lake: Lake, tmp_path: Pa
     for other in TABLES:
         keys = lake.table(other.name, all_models=True).to_arrow().select(list(other.key)).to_pylist()
         assert set(Counter(tuple(row.values()) for row in keys).values()) <= {1}, other.name
-    assert lake._components.index.count() == index
+    assert parts_of(lake).index.count() == index
     assert not lake.pending()
     rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
     lake.run()

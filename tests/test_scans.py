@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 from sample_rows import rows
 from scanned import rows_scanned
 from test_replay import MODELS
@@ -56,7 +57,7 @@ def set_aside(lake: Lake, reason: str, names: list[str]) -> None:
 
 
 def snapshots(lake: Lake, table: Table) -> int:
-    return len(lake._components.catalog.load_table(table.name).metadata.snapshots)
+    return len(parts_of(lake).catalog.load_table(table.name).metadata.snapshots)
 
 
 def test_a_retry_reads_the_events_that_it_is_about_once(lake: Lake) -> None:
@@ -73,7 +74,7 @@ def test_an_embedder_that_was_retried_once_reads_no_vectors_of_other_times(lake:
     say(lake, "today")
     for day in range(1, 4):
         say(lake, f"day {day}", days=day)
-    parts = lake._components
+    parts = parts_of(lake)
     writer = TableWriter(lake.spark, lake.settings)
     near = introduce(lake.settings, parts.ledger, parts.clock, "near")
     (text,) = [row for row in lake.table("messages").to_arrow().to_pylist() if row["event_id"] == "today"]
@@ -95,7 +96,7 @@ def test_a_replay_over_what_a_rollback_took_away_reads_no_rows_of_other_times(la
     lake.run()
     told = read_progress(lake.settings, EVENTS)
     assert told.redone and not told.redo
-    parts, writer = lake._components, TableWriter(lake.spark, lake.settings)
+    parts, writer = parts_of(lake), TableWriter(lake.spark, lake.settings)
     louder = introduce(lake.settings, parts.ledger, parts.clock, "louder")
     work = plan_work(lake.settings, only_by(parts.book(), louder), now=parts.clock(), share=2)
     heard = len(lake.table("transcripts").to_arrow())
@@ -110,7 +111,7 @@ def test_objects_that_were_slow_leave_quarantine_by_the_portion(lake: Lake) -> N
     names = [f"m{number:02}" for number in range(12)]
     say(lake, *names)
     set_aside(lake, "SLOW", names)
-    lake._components.ledger.set_fact(STRAGGLERS, "yes")
+    parts_of(lake).ledger.set_fact(STRAGGLERS, "yes")
     before = snapshots(lake, QUARANTINE)
     lake.run()
     assert lake.quarantine()["rows"] == [] and not lake.pending()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import rounds
+from lakes import parts_of
 from sample_rows import rows
 
 from headwater import lake as lakes
@@ -92,7 +93,7 @@ def test_rows_of_many_days_are_laid_out_together_and_of_few_each_by_its_own(lake
 
 
 def files_of(lake: Lake) -> list[str]:
-    table = lake._components.catalog.load_table(MESSAGES.name)
+    table = parts_of(lake).catalog.load_table(MESSAGES.name)
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
@@ -124,7 +125,7 @@ def test_rows_are_dealt_out_by_size_with_equal_contents_together(lake: Lake) -> 
 
 def test_an_import_of_history_does_not_make_a_file_a_day(lake: Lake) -> None:
     """1,500 messages of 1,500 days took 389 s, and left 1,507 files."""
-    log = lake._components.log
+    log = parts_of(lake).log
     from headwater.flow.land import text_event
 
     log.publish([text_event(f"line {n}", "acme", f"m{n}", AT - timedelta(days=n)) for n in range(1_500)])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from lakes import small_lake
+from lakes import parts_of, small_lake
 
 from headwater import lake as lakes
 from headwater.errors import InvalidRequest, NotFound
@@ -195,7 +195,7 @@ def test_the_front_door_refuses_every_statement_that_does_not_only_read(site: Si
 def test_behind_the_door_the_engine_writes_nothing_and_reads_nothing_else(site: Site, lake: Lake) -> None:
     variable_of_this_process = [SECRET]  # noqa: F841  the engine's Python client looks for such
     for text in (*statements(site), *map(site.filled, ELSEWHERE)):
-        connection = reading.duck(lake._components.reader, {"silver.messages"})
+        connection = reading.duck(parts_of(lake).reader, {"silver.messages"})
         answer = told(connection, text)
         connection.close()
         assert SECRET not in answer, text
@@ -204,7 +204,7 @@ def test_behind_the_door_the_engine_writes_nothing_and_reads_nothing_else(site: 
 
 def test_one_engine_that_was_told_everything_at_once_still_cannot_write(site: Site, lake: Lake) -> None:
     """One statement may prepare the ground for the next."""
-    connection = reading.duck(lake._components.reader, {"silver.messages"})
+    connection = reading.duck(parts_of(lake).reader, {"silver.messages"})
     for text in statements(site) * 2:
         assert SECRET not in told(connection, text)
     connection.close()

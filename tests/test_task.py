@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 import rounds
-from lakes import small_lake
+from lakes import parts_of, small_lake
 
 from headwater import lake as lakes
 from headwater.cli.main import COMMANDS, main
@@ -89,8 +89,8 @@ class Case:
 def to_rescan(tmp: Path) -> Case:
     lake = small_lake(tmp / "lake")
     with lakes.open(lake) as opened:
-        opened._components.raw_store.put_bytes(ORPHAN, b"%PDF", "application/pdf")
-        opened._components.log.publish([])
+        parts_of(opened).raw_store.put_bytes(ORPHAN, b"%PDF", "application/pdf")
+        parts_of(opened).log.publish([])
     old = 1_700_000_000
     os.utime(lake / "raw" / ORPHAN, (old, old))
 
@@ -124,7 +124,7 @@ def to_restore(tmp: Path) -> Case:
 
     def whole() -> bool:
         with lakes.open(lake) as opened:
-            return len(opened.search("refund").hits) > 0 and len(opened._components.ledger.runs(9)) >= 1
+            return len(opened.search("refund").hits) > 0 and len(parts_of(opened).ledger.runs(9)) >= 1
 
     return Case(lake, ("restore", file), whole)
 
@@ -311,7 +311,7 @@ def test_killed_at_every_step_a_task_that_needs_spark_is_finished_too(kind: str,
         before = rounds.contents(opened)
         known: KnownModel = opened.models.book().find("transcribe", "ACTIVE")
         other = replace(known, fingerprint="0" * 16, label="other", state=State.BESIDE)
-        change_book(opened._components.ledger, lambda book: book.with_model(other))
+        change_book(parts_of(opened).ledger, lambda book: book.with_model(other))
     command = ("maintain",) if kind == "maintain" else ("retire", "transcribe", "0" * 16)
     for fault in [*["task.done", "task.ended"] * 40, ""]:
         ended = headwater(lake, *command, fault=fault)

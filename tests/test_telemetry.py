@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater import telemetry
@@ -96,7 +97,7 @@ def test_a_run_tells_of_each_commit_and_of_its_end_and_the_journal_knows(engine:
     with lakes.init(tmp_path / "lake") as lake:
         lake.put_text("My router is broken", customer="acme", id="m1")
         ran = lake.run(listen=heard.append)
-        (journal,) = lake._components.ledger.runs(10)
+        (journal,) = parts_of(lake).ledger.runs(10)
         assert (journal.kind, journal.outcome, journal.detail["done"]) == ("run", "done", ran.done)
     lines = lines_of(tmp_path / "lake" / "logs" / FILE_NAME)
     assert [json.loads(line) for line in heard] == lines
@@ -115,7 +116,7 @@ def test_a_run_that_fails_says_why_in_the_log_and_in_the_journal(engine: None, t
     with lakes.open(tmp_path / "lake", {"models.caption": "nowhere:Model"}) as broken:
         with pytest.raises(InvalidRequest):
             broken.run()
-        (journal,) = broken._components.ledger.runs(10)
+        (journal,) = parts_of(broken).ledger.runs(10)
     last = lines_of(tmp_path / "lake" / "logs" / FILE_NAME)[-1]
     assert (last["event"], last["level"], last["done"]) == ("run.failed", "error", {})
     assert journal.outcome == "failed" and journal.detail["error"] == last["error"] and "nowhere" in last["error"]
@@ -127,4 +128,4 @@ def test_a_level_that_does_not_exist_is_refused_before_anything_is_done(tmp_path
     with lakes.open(tmp_path / "lake", {"telemetry.level": "loud"}) as lake:
         with pytest.raises(InvalidRequest, match="debug, info, warning, error"):
             lake.run()
-        assert lake._components.ledger.runs(10) == []
+        assert parts_of(lake).ledger.runs(10) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 from test_replay import MODELS
 
 from headwater import lake as lakes
@@ -62,15 +63,15 @@ def test_a_checksum_is_a_claim_and_answers_are_given_for_bytes_alone(
 ) -> None:
     folder = rounds.make_media(tmp_path, 1)
     own = put(lake, folder / "call-1-1.wav", "honest")
-    call, log = rounds.make_media(tmp_path / "victim", 1) / "call-1-0.wav", lake._components.log
+    call, log = rounds.make_media(tmp_path / "victim", 1) / "call-1-0.wav", parts_of(lake).log
     if not together:
         event = put(lake, call, "victim")
         lake.run()
     # Before the victim's own in the log: whoever is asked first must not answer for the others.
     else:
         event = replace(own, pointer=replace(own.pointer, checksum=_checksum(call), size=call.stat().st_size))
-    junk = lake._components.raw_store.put_bytes(f"{OWN}/other.wav", (folder / "call-1-1.wav").read_bytes(), "audio/wav")
-    half = lake._components.raw_store.put_bytes(f"{OWN}/half.wav", call.read_bytes()[:8_000], "audio/wav")
+    junk = parts_of(lake).raw_store.put_bytes(f"{OWN}/other.wav", (folder / "call-1-1.wav").read_bytes(), "audio/wav")
+    half = parts_of(lake).raw_store.put_bytes(f"{OWN}/half.wav", call.read_bytes()[:8_000], "audio/wav")
     assert junk.checksum != event.pointer.checksum != half.checksum
     log.publish([stolen(event, name) for name in ("none.wav", "other.wav", "half.wav")])
     if together:
@@ -90,7 +91,7 @@ def test_a_checksum_is_a_claim_and_answers_are_given_for_bytes_alone(
     assert lake.models.replay("embed", "near").finished
     assert set(customers_in(lake)["transcripts"]) == set(customers_in(lake)["embeddings"]) == served
     # Who brings the bytes after all has them, and what they say.
-    lake._components.raw_store.put_bytes(f"{OWN}/none.wav", call.read_bytes(), "audio/wav")
+    parts_of(lake).raw_store.put_bytes(f"{OWN}/none.wav", call.read_bytes(), "audio/wav")
     lake.retry()
     assert lake.search("a call of loudness", customer="thief").hits
 
@@ -103,7 +104,7 @@ def test_who_announces_somebody_elses_path_neither_owns_it_nor_keeps_its_owner_f
     lake: Lake, tmp_path: Path
 ) -> None:
     data = (rounds.make_media(tmp_path, 1) / "call-1-0.wav").read_bytes()
-    pointer = lake._components.raw_store.put_bytes("audio/a%20victim/2026-03-01/call.wav", data, "audio/wav")
+    pointer = parts_of(lake).raw_store.put_bytes("audio/a%20victim/2026-03-01/call.wav", data, "audio/wav")
     event = Event("v1", Modality.AUDIO, "a victim", pointer, AT)
     victim = event.to_dict()
     lines = [
@@ -114,7 +115,7 @@ def test_who_announces_somebody_elses_path_neither_owns_it_nor_keeps_its_owner_f
     ]
     chat = text_event("what I wrote", "victim", "m1", AT)
     lines.append({**chat.to_dict(), "event_id": "t5", "customer": "thief"})
-    log = lake._components.log
+    log = parts_of(lake).log
     # The thief is first.
     log.publish_raw([json.dumps(line) for line in lines])  # type: ignore[attr-defined]
     log.publish([event, chat])

@@ -7,6 +7,7 @@ import behaviour_memo
 import pytest
 import rounds
 import zombies
+from lakes import parts_of
 
 from headwater import faults
 from headwater import lake as lakes
@@ -68,7 +69,7 @@ def check(lake: Lake, tmp_path: Path, point: str) -> None:
     rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
     lake.run()
     assert (rounds.contents(lake)) == undisturbed(tmp_path)
-    assert lake._components.index.count() == lake.table("embeddings").to_arrow().num_rows
+    assert parts_of(lake).index.count() == lake.table("embeddings").to_arrow().num_rows
 
 
 @pytest.mark.soak

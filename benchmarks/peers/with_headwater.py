@@ -13,10 +13,11 @@ from typing import Any
 
 import headwater
 from headwater.clock import parse_time
+from headwater.components import Components
 from headwater.domain.event import Event
 from headwater.flow.land import text_event
 from headwater.lake import Lake
-from headwater.settings import Value
+from headwater.settings import Value, load
 from peers import job
 
 SETTINGS = f'[models]\ntranscribe = "{job.FIRST}"\ncaption = "features:PictureFeatures"\n'
@@ -35,9 +36,10 @@ def land(drop: Path, state: Path) -> None:
 
 
 def update(inbox: Path, state: Path) -> None:
-    with headwater.open(state) as lake:
+    parts = Components(load(state))
+    with Lake(parts) as lake:
         if lake.pending():
-            lake._components.spark_and_index()  # as the run would
+            parts.spark_and_index()  # as the run would
             _tell("start", 1)
         lake.run(report=_tell)
 
@@ -51,11 +53,12 @@ def imports(inbox: Path, state: Path) -> None:
 
 
 def change(inbox: Path, state: Path) -> None:
-    with headwater.open(state) as lake:
+    parts = Components(load(state))
+    with Lake(parts) as lake:
         models: Any = getattr(lake, "models", None)
         if models is None:
             raise SystemExit("this Headwater has no replay yet")
-        lake._components.spark_and_index()
+        parts.spark_and_index()
         _tell("start", 1)
         models.replay("transcribe", job.CHANGED, report=_tell)
         models.activate("transcribe", job.OtherCallFeatures.card.label)
@@ -99,7 +102,7 @@ def _land(drop: Path, lake: Lake) -> None:
         assert not failed, failed[0]
     lines = [line for file in sorted((drop / "chat").iterdir()) for line in file.read_text().splitlines()]
     events: list[Event] = [text_event(line, "bench", job.message_id(line), AT) for line in lines]
-    lake._components.log.publish(events)
+    Components(lake.settings).log.publish(events)
 
 
 def _until(lake: Lake, *, searchable: bool) -> float:

@@ -1,7 +1,7 @@
 """A lake, as Python sees it. Each method mirrors a command and calls one function; nothing is decided here."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from headwater.upkeep.quarantine import DismissalPlan
     from headwater.upkeep.rescan import RescanPlan
 
-NEW_LAKE = """\
-# The settings of this lake. Every value has a default: `headwater settings` shows them all.
-# Change a URI to move a part: raw.uri = "s3://bucket/prefix", for example, under [raw].
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -47,19 +42,19 @@ class Lake:
     """Use it as a context manager, or `close` it: that stops Spark if anything started it."""
 
     def __init__(self, components: Components) -> None:
-        self._components = components
+        self._parts = components
 
     @property
     def settings(self) -> Settings:
-        return self._components.settings
+        return self._parts.settings
 
     @property
     def spark(self) -> "SparkSession":
         """A session with the lake's tables under `lake.`; starts Spark."""
-        return self._components.spark
+        return self._parts.spark
 
     def close(self) -> None:
-        self._components.close()
+        self._parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +76,7 @@ class Lake:
         """
         from headwater.flow.land import land_many
 
-        parts = self._components
+        parts = self._parts
         about: dict[str, Any] = {"event_id": id, "at": at, "follow_links": follow_links, "clock": parts.clock}
         return land_many(parts.raw_store, parts.log_to_write, patterns, customer, **about)
 
@@ -89,13 +84,28 @@ class Lake:
         """A chat line; it needs no raw object."""
         from headwater.flow.land import land_text
 
-        return land_text(self._components.log_to_write, text, customer, event_id=id, at=at or self._components.clock())
+        return land_text(self._parts.log_to_write, text, customer, event_id=id, at=at or self._parts.clock())
+
+    def put_lines(
+        self,
+        lines: Iterable[bytes | str | None],
+        *,
+        customer: str,
+        id: str | None = None,
+        id_prefix: str | None = None,
+        at: datetime | None = None,
+    ) -> "Iterator[Landed]":
+        """Each line is a chat message; a None between them publishes what waits. One result a line, as it is done."""
+        from headwater.flow.land import land_lines
+
+        about: dict[str, Any] = {"event_id": id, "id_prefix": id_prefix, "at": at, "clock": self._parts.clock}
+        return land_lines(self._parts.log_to_write, lines, customer, **about)
 
     def get(self, id: str) -> Iterator[bytes]:
         """The raw bytes behind an id or a path, in pieces, verified against their checksum."""
         from headwater.upkeep.lineage import fetch_object
 
-        return fetch_object(self._components.reader, self._components.raw_store, id)
+        return fetch_object(self._parts.reader, self._parts.raw_store, id)
 
     def search(
         self,
@@ -110,7 +120,7 @@ class Lake:
         from headwater.flow.search import search
         from headwater.storage.tables.read_progress import read_progress
 
-        parts = self._components
+        parts = self._parts
         only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
         while True:
             book = parts.book()
@@ -131,7 +141,7 @@ class Lake:
         if table is None:
             known = ", ".join(table.short_name for table in tables.TABLES)
             raise NotFound(f"There is no table {name}. These are: {known}.")
-        return TableReader(self._components, table, frozenset() if all_models else self._components.book().hidden())
+        return TableReader(self._parts, table, frozenset() if all_models else self._parts.book().hidden())
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""
@@ -139,7 +149,7 @@ class Lake:
         from headwater.flow.log.identity import find_unread
         from headwater.storage.tables.read_progress import read_progress
 
-        parts = self._components
+        parts = self._parts
         return find_pending(
             lambda table: read_progress(self.settings, table),
             find_unread(parts.log, parts.ledger, read_progress(self.settings, tables.EVENTS).offsets),
@@ -151,7 +161,7 @@ class Lake:
     def _index_position(self) -> int:
         """Of an index that is down nothing is known, so it has everything yet to get; the other stages go on."""
         try:
-            return self._components.index.position()
+            return self._parts.index.position()
         except Unavailable:
             return 0
 
@@ -168,11 +178,11 @@ class Lake:
         `listen` hears each line of logs/headwater.jsonl as it is written.
         """
         stop = stop or threading.Event()
-        with work.alone(self._components, "run", stop) as held:
+        with work.alone(self._parts, "run", stop) as held:
             if once and not self.pending():
                 return Ran(False, {})
-            with work.recorded(self._components, "run", listen) as entry:
-                run = work.new_run(self._components, held, entry, report, stop)
+            with work.recorded(self._parts, "run", listen) as entry:
+                run = work.new_run(self._parts, held, entry, report, stop)
                 done = run.once() if once else run.until_stopped()
                 return Ran(True, done, entry.models)
 
@@ -180,25 +190,25 @@ class Lake:
         """What `maintain` would do; starts no JVM."""
         from headwater.upkeep.maintenance.maintain import Maintain
 
-        return Maintain(self._components).plan()
+        return Maintain(self._parts).plan()
 
     def maintain(self, report: Callable[[str], None] | None = None) -> "list[TableDone]":
         """Compact small files, expire old snapshots, organise the index; safe beside a run."""
         from headwater.upkeep.maintenance.maintain import maintain
 
-        return maintain(self._components, report or _silent)
+        return maintain(self._parts, report or _silent)
 
     def quarantine(self, reason: str | None = None) -> dict[str, Any]:
         """What is set aside, by reason; and apart from it what was dismissed. Starts no JVM."""
         from headwater.upkeep.quarantine import list_quarantine
 
-        return list_quarantine(self._components.reader, self._components.ledger, reason)
+        return list_quarantine(self._parts.reader, self._parts.ledger, reason)
 
     def plan_dismissal(self, *ids: str, reason: str | None = None, undo: bool = False) -> "DismissalPlan":
         """The rows of these events or objects, or of a reason, that `dismiss` would let go; starts no JVM."""
         from headwater.upkeep.quarantine import plan_dismissal
 
-        return plan_dismissal(self._components.reader, self._components.ledger, ids, reason, undo=undo)
+        return plan_dismissal(self._parts.reader, self._parts.ledger, ids, reason, undo=undo)
 
     def dismiss(
         self, *ids: str, reason: str | None = None, because: str = "", by: str = "", undo: bool = False
@@ -206,7 +216,7 @@ class Lake:
         """Let go of rows that nobody is going to mend, saying why and who says so; or with `undo` take that back."""
         from headwater.upkeep.quarantine import dismiss_rows
 
-        return dismiss_rows(self._components, ids, reason, because=because, by=by, undo=undo)
+        return dismiss_rows(self._parts, ids, reason, because=because, by=by, undo=undo)
 
     def retry(
         self,
@@ -218,7 +228,7 @@ class Lake:
         """Derive again what is quarantined, by another model if one is named; then carry what came of it on."""
         from headwater.upkeep.quarantine import check_reason, is_any_waiting
 
-        reason, parts = check_reason(reason) if reason else None, self._components
+        reason, parts = check_reason(reason) if reason else None, self._parts
         if not is_any_waiting(parts.reader, parts.ledger, reason):
             return Retried(0, 0, 0)
         with work.alone(parts, "retry") as held, work.recorded(parts, "retry") as entry:
@@ -231,36 +241,36 @@ class Lake:
         """Which models do which step: replay, compare, activate, retire."""
         from headwater.models import Models
 
-        return Models(self._components)
+        return Models(self._parts)
 
     def plan_rescan(self) -> "RescanPlan":
         """Raw objects that the tables do not know; starts no JVM."""
         from headwater.upkeep.rescan import Rescan
 
-        return Rescan(self._components).plan()
+        return Rescan(self._parts).plan()
 
     def rescan(self, plan: "RescanPlan | None" = None) -> int:
         """Announce them again; returns how many."""
         from headwater.upkeep.rescan import rescan
 
-        return rescan(self._components, plan)
+        return rescan(self._parts, plan)
 
     def plan_backup(self, file: str | Path) -> "BackupPlan":
         """What `backup` would write; starts no JVM."""
         from headwater.upkeep.backup.backup import Backup
 
-        return Backup(self._components, Path(file)).plan()
+        return Backup(self._parts, Path(file)).plan()
 
     def backup(self, file: str | Path) -> dict[str, Any]:
         """Catalog and ledger in one file; safe beside a run. Starts no JVM."""
         from headwater.upkeep.backup.backup import back_up
 
-        return back_up(self._components, Path(file))
+        return back_up(self._parts, Path(file))
 
     def status(self) -> dict[str, Any]:
         from headwater.upkeep.health import status
 
-        parts = self._components
+        parts = self._parts
         return status(parts.reader, parts.log, parts.index, parts.ledger)
 
     def metrics(self) -> str:
@@ -268,21 +278,21 @@ class Lake:
         from headwater.upkeep.metrics import metrics
         from headwater.upkeep.quarantine import count_reasons
 
-        parts = self._components
+        parts = self._parts
         reasons = count_reasons(parts.reader, parts.ledger)
         return metrics(self.status(), self.pending(), reasons, parts.ledger, now=parts.clock())
 
     def trace(self, id: str) -> dict[str, Any]:
         from headwater.upkeep.lineage import trace
 
-        parts = self._components
+        parts = self._parts
         return trace(parts.reader, parts.index, parts.raw_store, id).to_dict()
 
     def sql(self, query: str, *, timeout_seconds: float | None = None) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`."""
         from headwater.upkeep.runs_table import dismissals_table, runs_table
 
-        parts = self._components
+        parts = self._parts
         parts.queries.start()
         made = {"runs": runs_table, "dismissals": dismissals_table}
         others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
@@ -300,21 +310,11 @@ def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake
 
 def init(directory: str | Path) -> Lake:
     """Make a lake, or open the one that is there; starts no JVM. Conflict where one was that has lost a part."""
-    from headwater.storage.io.whole_file import write_whole
-    from headwater.storage.tables.catalog import create_tables
-    from headwater.upkeep.format import has_format, set_format
-    from headwater.upkeep.lost import check_not_lost
+    from headwater.upkeep.init import make_lake, write_settings
 
     path = Path(directory)
-    path.mkdir(parents=True, exist_ok=True)
-    file = path / settings.FILE_NAME
-    if not file.exists():
-        # Keys and passwords will stand there; the rest of a lake is as open as the user's umask has it.
-        write_whole(file, NEW_LAKE.encode(), 0o600)
-    components = Components(settings.load(path))
-    check_not_lost(components, known=has_format(components.ledger))
-    create_tables(components.catalog)
-    set_format(components.ledger)
+    write_settings(path)
+    make_lake(Components(settings.load(path)))
     return open(directory)
 
 

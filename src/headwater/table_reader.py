@@ -16,14 +16,14 @@ class TableReader:
     """One table: `lake.table("transcripts").to_pandas()`. `hidden` are models that are not active."""
 
     def __init__(self, components: Components, table: tables.Table, hidden: frozenset[str]) -> None:
-        self._components = components
+        self._parts = components
         self._hidden = hidden
         self.table = table
 
     def to_arrow(self) -> "pa.Table":
         from headwater.storage.query.reader import scan, seen
 
-        return seen(scan(self._components.reader, self.table.name), self.table, self._hidden)
+        return seen(scan(self._parts.reader, self.table.name), self.table, self._hidden)
 
     def to_pandas(self) -> "pd.DataFrame":
         return self.to_arrow().to_pandas()
@@ -32,11 +32,11 @@ class TableReader:
         """A relation to go on querying; its connection has the other tables as views too."""
         from headwater.storage.query.reader import duck
 
-        return duck(self._components.reader, hidden=self._hidden).table(self.table.name)
+        return duck(self._parts.reader, hidden=self._hidden).table(self.table.name)
 
     def to_spark(self) -> "DataFrame":
         """Starts Spark."""
-        rows = self._components.spark.table(f"lake.{self.table.name}")
+        rows = self._parts.spark.table(f"lake.{self.table.name}")
         for column in self.table.model_columns if self._hidden else ():
             rows = rows.where(~rows[column].isin(*self._hidden))
         return rows

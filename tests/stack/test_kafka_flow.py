@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, ResourceType
+from lakes import parts_of
 from topics import (
     COMPACT,
     Transactions,
@@ -84,15 +85,15 @@ def bronze_ids(lake: Lake) -> list[str]:
 
 
 def log_of(lake: Lake) -> KafkaLog:
-    log = lake._components.log
+    log = parts_of(lake).log
     assert isinstance(log, KafkaLog)
     return log
 
 
 def read(lake: Lake) -> dict[str, int]:
     """What a run does first: the log comes into bronze."""
-    with recorded(lake._components, "run") as entry:
-        run = new_run(lake._components, None, entry, None)
+    with recorded(parts_of(lake), "run") as entry:
+        run = new_run(parts_of(lake), None, entry, None)
         run.begin()
         run._intake.drain()
         run._intake.stop()
@@ -118,7 +119,7 @@ def streaming(lake: Lake) -> Iterator[Callable[[Callable[[], Any]], None]]:
 
 
 def losses(lake: Lake) -> list[tuple[int, int | None, str]]:
-    open_losses = (run.detail for run in lake._components.ledger.unfinished(LOST))
+    open_losses = (run.detail for run in parts_of(lake).ledger.unfinished(LOST))
     return sorted((loss["first"], loss["until"], loss["cause"]) for loss in open_losses)
 
 
@@ -202,7 +203,7 @@ def test_what_expired_unread_is_reported_and_a_rescan_brings_back_what_was_store
 ) -> None:
     import io
 
-    parts = lake._components
+    parts = parts_of(lake)
     land_text(parts.log, "hello", "acme", at=AT, event_id="kept")
     lake.run()
     land_stream(parts.raw_store, parts.log, io.BytesIO(b"%PDF-1.4 broken"), "a.pdf", "acme", at=AT)
@@ -262,11 +263,13 @@ def test_a_topic_made_anew_is_noticed_and_nothing_is_taken_twice(lake: Lake, adm
     again = KafkaLog(lake.settings.text("log.uri"), lake.settings)
     # More than before, so that offsets alone do not show it.
     again.publish([chat(n) for n in range(9)])
-    lake._components.__dict__["log"] = again
-    lake.run()
-    assert bronze_ids(lake) == [f"m{n}" for n in range(9)]
-    assert lake.status()["duplicates"] == 5
-    assert lake.status()["log"]["lost"] > 0
+    parts = Components(lake.settings)
+    parts.__dict__["log"] = again
+    with Lake(parts) as opened:
+        opened.run()
+        assert bronze_ids(opened) == [f"m{n}" for n in range(9)]
+        assert opened.status()["duplicates"] == 5
+        assert opened.status()["log"]["lost"] > 0
 
 
 def test_partitions_that_were_added_are_read_from_their_beginning(lake: Lake, admin: AdminClient) -> None:
@@ -310,7 +313,7 @@ def test_events_that_a_rollback_takes_away_under_a_running_stream_are_read_again
     with streaming(lake) as wait:
         log.publish([chat(0)])
         wait(lambda: bronze_ids(lake) == ["m0"])
-        then = lake._components.catalog.load_table(EVENTS.name).current_snapshot()
+        then = parts_of(lake).catalog.load_table(EVENTS.name).current_snapshot()
         log.publish([chat(1), chat(2)])
         wait(lambda: bronze_ids(lake) == ["m0", "m1", "m2"] and not lake.pending())
         assert then is not None

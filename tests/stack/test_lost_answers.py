@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import rounds
+from lakes import parts_of
 from pyspark.sql import functions as F
 from sample_rows import rows
 from wire import ACTIONS, Wire, once, wire_to
@@ -134,7 +135,7 @@ def test_a_process_that_hears_of_none_of_its_commits_makes_each_once_deletes_not
     assert before <= files(lake)
     assert_chat_is_there_once(lake, "m")
     for name in ("bronze.events", "silver.messages", "silver.embeddings"):
-        found = lake._components.catalog.load_table(name)
+        found = parts_of(lake).catalog.load_table(name)
         assert len(found.metadata.snapshots) == 1
         # Each version of the table left its file, so none was taken back.
         versions = {path.name.partition("-")[0] for path in files(lake) if is_metadata_of(path, name)}
@@ -172,7 +173,7 @@ def assert_chat_is_there_once(lake: Lake, event: str) -> None:
     check_readable(lake)
     for name in ("events", "messages", "embeddings"):
         assert lake.table(name).to_arrow()["event_id"].to_pylist() == [event], name
-    assert lake._components.index.count() == 1
+    assert parts_of(lake).index.count() == 1
 
 
 def disturb(lake: Lake, wire: Wire, tmp_path: Path, seed: int, times: int) -> None:
@@ -241,7 +242,7 @@ def check_contents(lake: Lake, times: int) -> None:
     assert {name: len(found[name]) for name in expected} == {name: n * times for name, n in expected.items()}
     for table in TABLES:
         assert set(Counter(tuple(row[name] for name in table.key) for row in found[table.name]).values()) == {1}
-    assert lake._components.index.count() == len(found["silver.embeddings"])
+    assert parts_of(lake).index.count() == len(found["silver.embeddings"])
 
 
 def test_a_run_survives_any_lost_answer(lake: Lake, wire: Wire, tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ def check_readable(lake: Lake, known: set[str] | None = None) -> None:
     """
     known = set() if known is None else known
     for table in TABLES:
-        loaded = lake._components.catalog.load_table(table.name)
+        loaded = parts_of(lake).catalog.load_table(table.name)
         named = {one.manifest_path: one for each in loaded.metadata.snapshots for one in each.manifests(loaded.io)}
         for path in named.keys() - known:
             named[path].fetch_manifest_entry(loaded.io)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -43,7 +44,7 @@ def lake_with_history(lake: Path, media: Path) -> None:
             rounds.put_round(opened, rounds.make_media(media, number), number)
             opened.run()
             if number == 0:
-                table = opened._components.catalog.load_table(TRANSCRIPTS.name)
+                table = parts_of(opened).catalog.load_table(TRANSCRIPTS.name)
                 table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "first-round").commit()
 
 
@@ -97,7 +98,7 @@ def test_a_lake_moves_to_the_servers_killed_on_its_way_and_goes_on_there(
         assert moved.pending().to_dict() == {"bronze": 0, "derive": 0, "embed": 0, "index": 0}
         assert moved.search("servers", limit=1).hits[0].entry.text == "the servers have it now"
         assert moved.search("loudness 100", limit=3).hits
-        tagged = moved._components.catalog.load_table(TRANSCRIPTS.name).metadata.refs["first-round"]
+        tagged = parts_of(moved).catalog.load_table(TRANSCRIPTS.name).metadata.refs["first-round"]
         assert tagged == before[TRANSCRIPTS.name][1]["first-round"]
     check_same_servers_by_another_name(lake, tmp_path, capsys)
 

@@ -16,10 +16,11 @@ import pytest
 import rounds
 
 from headwater import lake as lakes
+from headwater.components import Components
 from headwater.errors import HeadwaterError
 from headwater.flow.land import text_event
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME, Settings
+from headwater.settings import FILE_NAME, Settings, load
 from headwater.stack.stack import Stack, settings_text
 
 EVENTS = 20_000
@@ -57,7 +58,7 @@ class Sender(threading.Thread):
 
     def _published(self, events: list[object]) -> bool:
         try:
-            lakes.open(self._lake)._components.log.publish(events)  # type: ignore[arg-type]
+            Components(load(Path(self._lake))).log.publish(events)  # type: ignore[arg-type]
         except HeadwaterError:
             return False
         return True

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 import rounds
 from calling import answer
+from lakes import parts_of
 from test_migration_to_servers import settings_file
 from test_old_backups import commit_often
 
@@ -22,7 +23,7 @@ def test_a_lost_database_comes_back(stack_lake: Settings, postgres_uri: str, tmp
     lake, file = stack_lake.lake, tmp_path / "lake.backup"
     settings_file(stack_lake, lake / FILE_NAME)
     with lakes.init(lake) as opened:
-        parts = opened._components
+        parts = parts_of(opened)
         parts.ledger.claim_first("event", [("m1", "11", 0, 0), ("m2", "22", 3, 7)])
         for _ in range(2):
             parts.ledger.finish_run(parts.ledger.start_run("run", parts.clock()), "done", parts.clock())
@@ -34,7 +35,7 @@ def test_a_lost_database_comes_back(stack_lake: Settings, postgres_uri: str, tmp
         connection.execute("create schema public")
     assert main(["restore", str(file), "--lake", str(lake)]) == 0
     with lakes.open(lake) as opened:
-        parts = opened._components
+        parts = parts_of(opened)
         assert read_pointers(parts.catalog) == before
         assert parts.ledger.claim_first("event", [("m2", "22", 0, 0)]) == {"m2": ("22", 3, 7)}
         assert parts.ledger.start_run("run", parts.clock()) > 2, "the database counts on from what was restored"

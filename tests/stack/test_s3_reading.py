@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lakes import parts_of
 from sample_rows import NOON, append, rows
 from wire import Wire, wire_to
 
@@ -52,7 +53,7 @@ def site(s3_settings: Settings, s3_client: Any, bucket: str, tmp_path: Path) -> 
 
 
 def fill(lake: Lake) -> None:
-    catalog, random = lake._components.catalog, np.random.default_rng(9)
+    catalog, random = parts_of(lake).catalog, np.random.default_rng(9)
     for day in range(DAYS):
         given = [
             {"object_id": f"o{number}", "customer": f"c{number % 50:02}", "text": random.bytes(40).hex(),
@@ -83,15 +84,15 @@ def test_status_and_metrics_fetch_no_rows_that_they_do_not_tell(site: Site) -> N
 
 
 def test_a_table_that_got_a_column_is_read_no_more_than_before(site: Site) -> None:
-    add_columns(site.lake._components.catalog, EMBEDDINGS.name, [pa.field("mood", pa.string())])
+    add_columns(parts_of(site.lake).catalog, EMBEDDINGS.name, [pa.field("mood", pa.string())])
     found = site.lake.sql("select customer, mood from embeddings where seq = 7")
     assert found["rows"] == [{"customer": "c07", "mood": None}]
     assert site.share(lambda: site.lake.sql("select count(mood) as n, min(customer) as c from embeddings")) < 0.1
 
 
 def test_an_object_that_is_gone_is_told_as_missing(site: Site, s3_client: Any, bucket: str) -> None:
-    append(site.lake._components.catalog.load_table(MESSAGES.name), rows(MESSAGES, [{"text": "hello", "segments": []}]))
-    (task,) = site.lake._components.catalog.load_table(MESSAGES.name).scan().plan_files()
+    append(parts_of(site.lake).catalog.load_table(MESSAGES.name), rows(MESSAGES, [{"text": "hello", "segments": []}]))
+    (task,) = parts_of(site.lake).catalog.load_table(MESSAGES.name).scan().plan_files()
     key = task.file.file_path.removeprefix(f"s3://{bucket}/")
     s3_client.delete_object(Bucket=bucket, Key=key)
     for ask in (lambda: site.lake.sql("select text from messages"), lambda: site.lake.table("messages").to_arrow()):

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 import rounds
+from lakes import parts_of
 from own_parts import Forwarder, forwarding
 
 from headwater import lake as lakes
@@ -88,7 +89,7 @@ def test_what_a_store_refuses_of_some_is_their_own_fault_and_what_it_refuses_of_
         put(lake, folder / "call-1-1.wav", name, "acme" if name == "denied" else "globex")
     put(lake, folder / "call-1-1.wav", "copy")
     long = replace(first.pointer, path=f"audio/acme/{'n' * 300}.wav")
-    lake._components.log.publish([replace(first, event_id="long", pointer=long)])
+    parts_of(lake).log.publish([replace(first, event_id="long", pointer=long)])
 
     Refusing.refusals = {"/raw/": (403, "AccessDenied")}  # a key that was rotated
     with pytest.raises(Unavailable, match="AccessDenied"):

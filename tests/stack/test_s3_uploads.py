@@ -17,7 +17,9 @@ from headwater.settings import FILE_NAME, Settings
 # Sends two parts, says so, and waits for a third that never comes.
 WRITER = """
 import sys
-from headwater import lake as lakes
+from pathlib import Path
+from headwater import settings
+from headwater.components import Components
 class Slow:
     sent = 0
     def read(self, size):
@@ -26,7 +28,7 @@ class Slow:
             print("waiting", flush=True)
             sys.stdin.read()
         return b"x" * size
-lakes.open(sys.argv[1])._components.raw_store.put_stream(sys.argv[2], Slow(), "audio/wav")
+Components(settings.load(Path(sys.argv[1]))).raw_store.put_stream(sys.argv[2], Slow(), "audio/wav")
 """
 
 

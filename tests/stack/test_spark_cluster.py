@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import rounds
+from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.settings import FILE_NAME
@@ -136,7 +137,7 @@ def test_a_submitted_run_that_is_told_to_stop_stops_and_gives_its_lease_back(clu
     lake = for_the_cluster(tmp_path)
     line = [sys.executable, "-m", "headwater", "submit", "--lake", str(lake), "--master", cluster_url]
     with (tmp_path / "said").open("w") as said, lakes.open(lake) as opened:
-        parts = opened._components
+        parts = parts_of(opened)
         with subprocess.Popen(line, stdout=said, stderr=said) as waiting:
             deadline = time.monotonic() + 300
             while not (tmp_path / "calls").exists() and waiting.poll() is None and time.monotonic() < deadline:

@@ -80,15 +80,13 @@ def _land_stdin(
     lake: "Lake", customer: str, event_id: str | None, id_prefix: str | None, at: datetime | None
 ) -> "Iterator[Landed]":
     from headwater.cli.stdin_lines import stdin_lines
-    from headwater.flow.land import land_lines
 
     lines: Iterable[bytes | str | None] = stdin_lines()
     if event_id:
         lines = list(islice((line for line in lines if line and line.strip()), 2))
         if len(lines) > 1:
             raise InvalidRequest(_ONE_ID)
-    log, clock = lake._components.log_to_write, lake._components.clock
-    yield from land_lines(log, lines, customer, event_id=event_id, id_prefix=id_prefix, at=at, clock=clock)
+    yield from lake.put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at)
 
 
 class _Tally:
