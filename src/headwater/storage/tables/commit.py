@@ -216,13 +216,14 @@ class _Own:
 
 def _is_done(edit: Edit, found: Metadata) -> bool:
     """Where a server names the files itself and there is no snapshot, a change is known by what it comes to."""
-    if not (edit.properties or edit.cleared or edit.expired or edit.refs):
+    if not (edit.properties or edit.cleared or edit.expired or edit.refs or edit.dropped_refs):
         return False
     properties, refs = found.get("properties", {}), found.get("refs") or {}
     return (
         edit.properties.items() <= properties.items()
         and not properties.keys() & set(edit.cleared)
         and not snapshot_ids(found) & set(edit.expired)
+        and not refs.keys() & set(edit.dropped_refs)
         and all(refs.get(name, {}).items() >= ref.items() for name, ref in edit.refs.items())
     )
 

@@ -26,7 +26,7 @@ _NOISE: Final = ("iceberg-version", "engine-version", "app-id", "app-name", "spa
 @dataclass(frozen=True, slots=True)
 class Edit:
     """What a commit changes. A `snapshot` becomes the current one; `expired` ones go, and what names them; `cleared`
-    properties go; `refs` are tags to be set.
+    properties go; `refs` are tags and branches to be set, `dropped_refs` those to go.
 
     `document` is another's work: what PyIceberg made of the whole.
     """
@@ -36,6 +36,7 @@ class Edit:
     snapshot: Metadata | None = None
     expired: Collection[int] = ()
     refs: Mapping[str, Metadata] = field(default_factory=dict)
+    dropped_refs: Collection[str] = ()
     document: Metadata | None = None
 
 
@@ -104,7 +105,7 @@ def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Met
     }
     if edit.snapshot is not None:
         made |= _with_snapshot(base, {**edit.snapshot, "timestamp-ms": moment})
-    return without_snapshots(with_refs(made, edit.refs), edit.expired)
+    return without_snapshots(with_refs(made, edit.refs, edit.dropped_refs), edit.expired)
 
 
 def _lifted(document: Metadata, base: Metadata, moment: int) -> Metadata:
@@ -147,8 +148,11 @@ def _with_snapshot(base: Metadata, snapshot: Metadata) -> dict[str, Any]:
     }
 
 
-def with_refs(made: Metadata, refs: Mapping[str, Metadata]) -> Metadata:
-    return {**made, "refs": {**(made.get("refs") or {}), **refs}} if refs else made
+def with_refs(made: Metadata, refs: Mapping[str, Metadata], dropped: Collection[str] = ()) -> Metadata:
+    if not refs and not dropped:
+        return made
+    kept = {name: ref for name, ref in (made.get("refs") or {}).items() if name not in dropped}
+    return {**made, "refs": {**kept, **refs}}
 
 
 def without_snapshots(made: Metadata, expired: Collection[int]) -> Metadata:

@@ -76,10 +76,9 @@ def _updates(before: Metadata, edit: Edit, moment: int) -> "list[TableUpdate]":
         )
     for name, ref in edit.refs.items():
         updates.append(SetSnapshotRefUpdate.model_validate({"ref-name": name, **ref}))
+    dropped = {*edit.dropped_refs, *dangling_refs(before, edit.expired)}
+    updates += [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in sorted(dropped)]
     if edit.expired:
-        updates += [
-            RemoveSnapshotRefUpdate.model_validate({"ref-name": n}) for n in dangling_refs(before, edit.expired)
-        ]
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(edit.expired)}))
     if edit.cleared:
         updates.append(RemovePropertiesUpdate(removals=sorted(edit.cleared)))

@@ -25,6 +25,7 @@ from headwater.storage.tables.metadata import (
     without_snapshots,
     write_metadata,
 )
+from headwater.storage.tables.refs import ref_to
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ def pin(committer: Committer, table: str, found: Base, tag: str, keep_ms: int) -
 
     A table without rows has no snapshot, and needs no tag: its document is all of it.
     """
-    refs = {tag: ref} if (ref := _tag(found.metadata, committer.now_ms(), keep_ms)) else {}
-    if not refs:
+    snapshot = find_snapshot(found.metadata, current_snapshot_id(found.metadata))
+    if snapshot is None:
         return TableState(table, found.location, found.metadata)
+    refs = {tag: ref_to(snapshot, "tag", committer.now_ms(), keep_ms)}
 
     def propose() -> tuple[Base, Edit]:
         now = committer.tables.base(table)
@@ -65,15 +67,6 @@ def pin(committer: Committer, table: str, found: Base, tag: str, keep_ms: int) -
     # Where nothing else was committed in between, the tag's own metadata file is the state.
     unmoved = same_state(after.metadata, tagged) and after.metadata.get("refs") == tagged["refs"]
     return TableState(table, after.location, after.metadata) if unmoved else TableState(table, "", tagged)
-
-
-def _tag(metadata: Metadata, now_ms: int, keep_ms: int) -> Metadata | None:
-    """A tag's age is that of its snapshot, which may have been there for long."""
-    snapshot = find_snapshot(metadata, current_snapshot_id(metadata))
-    if snapshot is None:
-        return None
-    age = max(0, now_ms - int(snapshot["timestamp-ms"]))
-    return {"snapshot-id": snapshot["snapshot-id"], "type": "tag", "max-ref-age-ms": age + keep_ms}
 
 
 def read_state(files: WarehouseFiles, location: str) -> Metadata | None:
