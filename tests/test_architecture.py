@@ -105,6 +105,49 @@ def test_a_stage_says_what_the_map_says(stage: Stage) -> None:
     assert told(MODULES[stage.name], "Writes") == set(stage.writes)
 
 
+# Where Spark is asked about a table: nowhere else, so that its errors are translated in one place.
+DOOR = {"storage/tables/read_table.py", "storage/tables/java_tables.py"}
+PAST_THE_DOOR = re.compile(
+    r"""["']lake\.(?:\w+\.\w|\{)|CATALOG\}\."""  # a table by its name in Spark's catalog
+    r"""|\b\w*(?:spark|session)\.(?:sql\(|table\(|catalog\.)|\.saveAsTable\(|\.insertInto\(|\.writeTo\(|\.toTable\("""
+    r"""|format\(["']iceberg["']\)|\bloadIceberg\w+\("""
+    r"""|\.toArrow\(|\.toLocalIterator\("""  # what carries a DataFrame out
+)
+
+
+def past_the_door(source: Path) -> list[str]:
+    """Lines that ask Spark for a table, or carry a DataFrame out, anywhere but in the door."""
+    return [
+        f"{file.relative_to(source)}:{number}: {line.strip()}"
+        for file in sorted(source.rglob("*.py"))
+        if str(file.relative_to(source)) not in DOOR
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if PAST_THE_DOOR.search(line)
+    ]
+
+
+PLANTED = """
+rows = session.table(f"lake.{table.name}").where(chosen)
+rows = self.spark.table(name).select("seq")
+session.sql(f"CALL {CATALOG}.system.expire_snapshots('silver.messages')")
+held = spark.read.format("iceberg").load("lake.silver.messages")
+rows.write.saveAsTable('lake.silver.messages')
+rows.writeTo(name).append()
+rows.write.insertInto(name)
+known = spark.catalog.tableExists(name)
+java = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, name)
+texts = rows.toArrow()
+for row in rows.toLocalIterator():
+"""
+
+
+def test_spark_is_asked_about_tables_through_one_door_alone(tmp_path: Path) -> None:
+    assert past_the_door(SOURCE) == []
+    (tmp_path / "flow").mkdir()
+    (tmp_path / "flow" / "planted.py").write_text(PLANTED)
+    assert len(past_the_door(tmp_path)) == len(PLANTED.strip().splitlines())
+
+
 PROBE = """
 import json, sys
 started = []

@@ -36,7 +36,9 @@ class TableReader:
 
     def to_spark(self) -> "DataFrame":
         """Starts Spark."""
-        rows = self._parts.spark.table(f"lake.{self.table.name}")
+        from headwater.storage.tables.read_table import read_table
+
+        rows = read_table(self._parts.spark, self.table)
         for column in self.table.model_columns if self._hidden else ():
             rows = rows.where(~rows[column].isin(*self._hidden))
         return rows

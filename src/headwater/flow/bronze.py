@@ -33,6 +33,7 @@ from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import to_arrow
 from headwater.storage.tables.writer import TableWriter
 
 _PLACE: Final = ("log_partition", "log_offset", "log_end")
@@ -117,7 +118,7 @@ def _seen(
     # What is judged and what is written must be one reading of the log.
     rows = _parse(lines.where(_is_unread(begun))).persist()
     try:
-        yield rows.withColumn("text", F.when(F.col("small"), F.col("text"))).toArrow(), rows
+        yield to_arrow(rows.withColumn("text", F.when(F.col("small"), F.col("text")))), rows
     finally:
         rows.unpersist()
 
@@ -138,7 +139,7 @@ def _bring(
         set_aside = read_progress(writer.tables, QUARANTINE)
         refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
         # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
-        given = refused.toArrow() if isinstance(rows, pa.Table) else refused
+        given = to_arrow(refused) if isinstance(rows, pa.Table) else refused
         quarantined = writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine")
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
@@ -154,7 +155,7 @@ def _sized(lines: DataFrame | pa.Table) -> pa.Table:
     if isinstance(lines, pa.Table):
         return lines
     small = F.coalesce(F.octet_length("value") <= SMALL_BYTES, F.lit(True))
-    return lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")).toArrow()
+    return to_arrow(lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")))
 
 
 def _parse(lines: DataFrame) -> DataFrame:

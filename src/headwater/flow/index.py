@@ -22,6 +22,7 @@ from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import TableWriter
 
 _FACT: Final = "index"
@@ -51,8 +52,8 @@ def index_next(writer: TableWriter, ledger: Ledger, index: VectorIndex, *, batch
     # A model that was retired leaves gaps, and an index without entries notes no position.
     while not len(rows) and end < embeddings.next_seq:
         first, end = end, min(embeddings.next_seq, end + batch_rows)
-        table = writer.spark.table(f"lake.{EMBEDDINGS.name}")
-        rows = table.where(F.col("seq").between(first, end - 1)).toArrow()
+        table = read_table(writer.spark, EMBEDDINGS)
+        rows = to_arrow(table.where(F.col("seq").between(first, end - 1)))
     if len(rows):
         noted = _note(ledger, noted, before)  # while it is still ours to write
         index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from headwater.errors import HeadwaterError, InternalError, describe, sound_text
 from headwater.storage.spark.errors import translate
 from headwater.storage.spark.packed_environment import is_local
+from headwater.storage.tables.read_table import to_arrow
 from headwater.storage.tables.spread_rows import persisted
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -88,7 +89,7 @@ def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size:
     # What an event says of its size is somebody else's word: two of the largest must not be too much for a sum.
     weight = f"least(greatest({size}, 0), {_SIZE_MAX}) + 1"
     sums = [F.sum(F.expr(f"if({kind} = '{name}', {weight}, 0)")).alias(name) for name in kinds]
-    sized = bucketed.groupBy("_bucket").agg(*sums).toArrow()
+    sized = to_arrow(bucketed.groupBy("_bucket").agg(*sums))
     parts = deal(sized.select(["_bucket"]), sized["_bucket"], pa.repeat("", len(sized)), _shares(sized), workers)
     slots = _slots(spark, len(parts))
     dealt = [(bucket, slots[number]) for number, part in enumerate(parts) for bucket in part["_bucket"].to_pylist()]
@@ -111,7 +112,8 @@ def _slots(spark: SparkSession, count: int) -> list[int]:
     """For each partition a key that Spark's own hash sends there."""
     if count <= 1:
         return [0]
-    numbers = spark.range(count * 32).selectExpr("id", f"pmod(hash(id), {count}) as part").toArrow().to_pylist()
+    hashed = spark.range(count * 32).selectExpr("id", f"pmod(hash(id), {count}) as part")
+    numbers = to_arrow(hashed).to_pylist()
     found = {row["part"]: row["id"] for row in reversed(numbers)}
     return [found.get(part, part) for part in range(count)]
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater.storage.spark.packed_environment import is_local
+from headwater.storage.tables.read_table import collect, count_rows, is_empty, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 # What the driver takes in hand by itself: some tens of megabytes, and on a cluster only what is quicker that way.
@@ -84,7 +85,7 @@ def without(rows: Rows, column: str, gone: DataFrame) -> Rows:
     """Those whose value is in none of the rows of `gone`, which has that column alone."""
     if isinstance(rows, DataFrame):
         return rows.join(gone.distinct(), column, "left_anti")
-    return rows.filter(pc.invert(pc.is_in(rows[column], gone.toArrow()[column].combine_chunks())))
+    return rows.filter(pc.invert(pc.is_in(rows[column], to_arrow(gone)[column].combine_chunks())))
 
 
 def select(rows: Rows, columns: Sequence[str]) -> Rows:
@@ -98,13 +99,13 @@ def together(*several: Rows) -> Rows:
 
 
 def count(rows: Rows) -> int:
-    return rows.count() if isinstance(rows, DataFrame) else len(rows)
+    return count_rows(rows) if isinstance(rows, DataFrame) else len(rows)
 
 
 def bounds(rows: Rows, column: str) -> tuple[Any, Any] | None:
     """The least and the greatest value; None where there is none."""
     if isinstance(rows, DataFrame):
-        (found,) = rows.agg(F.min(column).alias("min"), F.max(column).alias("max")).collect()
+        (found,) = collect(rows.agg(F.min(column).alias("min"), F.max(column).alias("max")))
         low, high = found["min"], found["max"]
     else:
         extremes = pc.min_max(rows[column])
@@ -113,4 +114,4 @@ def bounds(rows: Rows, column: str) -> tuple[Any, Any] | None:
 
 
 def are_none(rows: Rows) -> bool:
-    return rows.isEmpty() if isinstance(rows, DataFrame) else not len(rows)
+    return is_empty(rows) if isinstance(rows, DataFrame) else not len(rows)

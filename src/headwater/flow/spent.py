@@ -84,6 +84,8 @@ def _spent_in_spark(rows: "DataFrame") -> dict[str, Spent]:
     """The same sums; this is what asks the models, where rows are made as they are read."""
     from pyspark.sql import functions as F
 
+    from headwater.storage.tables.read_table import collect
+
     failed = F.col("reason").isNotNull()
     spared = ~failed & F.coalesce(F.col("remembered"), F.lit(False))
     called = ~failed & ~spared
@@ -91,5 +93,5 @@ def _spent_in_spark(rows: "DataFrame") -> dict[str, Spent]:
     sums = [F.sum(flag.cast("long")).alias(name) for name, flag in counted.items()]
     paid = {name: called if name == "attempts" else ~spared for name in _EFFORT}
     sums += [F.sum(F.when(paid[name], F.coalesce(F.col(name), F.lit(0))).otherwise(0)).alias(name) for name in _EFFORT]
-    tagged = rows.groupBy(F.concat_ws("/", "step", "fingerprint").alias("tag")).agg(*sums).collect()
+    tagged = collect(rows.groupBy(F.concat_ws("/", "step", "fingerprint").alias("tag")).agg(*sums))
     return {row["tag"]: Spent(**{name: row[name] for name in (*counted, *_EFFORT)}) for row in tagged}

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
 from headwater.storage.ledger.ledger import Ledger
+from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import TableWriter
 
 Position = tuple[int, int]  # partition and offset of a line of the log
@@ -99,8 +100,8 @@ def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.
     near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
     near &= F.col("first_of_object") if kind == "object" else F.lit(True)
     asked = F.broadcast(writer.spark.createDataFrame(pa.table({column: pa.array(list(firsts), pa.string())})))
-    found = writer.spark.table(f"lake.{EVENTS.name}").where(near).join(asked, column, "left_semi")
-    return set(found.select(column).toArrow()[column].to_pylist())
+    found = read_table(writer.spark, EVENTS).where(near).join(asked, column, "left_semi")
+    return set(to_arrow(found.select(column))[column].to_pylist())
 
 
 def are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:

@@ -12,6 +12,7 @@ from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
 from headwater.flow.rows import Cut, are_spread
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import collect, iterate, read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text")
@@ -46,11 +47,11 @@ def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = No
     if are_spread(writer, end - begin):
         return _spread(writer, begin, end, cut, repeats=bronze.repeats_from(begin))
     small = F.coalesce(F.octet_length("text") <= _SMALL_BYTES, F.lit(True))
-    ahead = writer.spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
+    ahead = read_table(writer.spark, EVENTS).where(F.col("seq").between(begin, end - 1))
     told = {"text": F.when(small, F.col("text")).alias("text")}
     columns = [told.get(name, F.col(name)) for name in INPUT]
     weighed = (small.alias("small"), _weight().alias("weight"))
-    rows = ahead.select("seq", *columns, "first_of_object", *weighed).toArrow().sort_by("seq")
+    rows = to_arrow(ahead.select("seq", *columns, "first_of_object", *weighed)).sort_by("seq")
     fitting = _fitting(rows, cut)
     if fitting < len(rows):
         end = rows["seq"][fitting].as_py()
@@ -69,12 +70,12 @@ def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = No
 
 def _spread(writer: TableWriter, begin: int, end: int, cut: Cut, *, repeats: bool) -> Batch:
     """The same, of which the driver sees no row: how far it goes is told by sums over spans of equal length."""
-    ahead = writer.spark.table(f"lake.{EVENTS.name}").where(F.col("seq").between(begin, end - 1))
+    ahead = read_table(writer.spark, EVENTS).where(F.col("seq").between(begin, end - 1))
     span = max(1, -(-(end - begin) // _SPANS))
     weight = F.least(_weight(), F.lit(cut.bytes + 1))
     sums = ahead.groupBy(F.floor((F.col("seq") - begin) / span).alias("span")).agg(F.sum(weight).alias("bytes"))
     total = 0
-    for row in sorted(sums.collect()):
+    for row in sorted(collect(sums)):
         total += row["bytes"]
         if total > cut.bytes:
             # At least one span: an object that is too large by itself is taken all the same.
@@ -103,6 +104,6 @@ def _fitting(rows: pa.Table, cut: Cut) -> int:
 
 
 def _with_long_texts(rows: pa.Table, long: DataFrame) -> pa.Table:
-    said = {row["seq"]: row["text"] for row in long.select("seq", "text").toLocalIterator()}
+    said = {row["seq"]: row["text"] for row in iterate(long.select("seq", "text"))}
     texts = [said.get(seq, text) for seq, text in zip(rows["seq"].to_pylist(), rows["text"].to_pylist(), strict=True)]
     return rows.set_column(rows.schema.get_field_index("text"), "text", pa.array(texts, pa.string()))

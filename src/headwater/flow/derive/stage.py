@@ -40,6 +40,7 @@ from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_err
 from headwater.flow.rows import Cut
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 
@@ -165,7 +166,7 @@ def held_objects(spark: SparkSession, first: int, end: int, times: tuple[datetim
     if times is not None:
         near |= number.isNull() & F.col("occurred_at").between(*times)
     for_good = ~F.col("reason").isin(*TRANSIENT, SLOW)
-    return spark.table(f"lake.{QUARANTINE.name}").where(near & (F.col("step") == WHOLE_OBJECT) & for_good)
+    return read_table(spark, QUARANTINE).where(near & (F.col("step") == WHOLE_OBJECT) & for_good)
 
 
 def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: int, expect: Expect) -> Derived:
@@ -180,7 +181,7 @@ def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: i
         aside = rows_by_tag(missing) if table is not QUARANTINE else {}
         return writer.publish(table, missing, {}, stage="derive", aside=aside)
 
-    held = pending.select("seq", *INPUT, "attempts", "only").toArrow()
+    held = to_arrow(pending.select("seq", *INPUT, "attempts", "only"))
     return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, expect))
 
 

@@ -49,6 +49,7 @@ from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals, 
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import collect, is_empty, iterate, read_table
 from headwater.storage.tables.rewrite_files import remove_numbered
 from headwater.storage.tables.writer import TableWriter
 
@@ -87,11 +88,11 @@ class Retrying:
         return self.writer.spark
 
     def _portions(self, chosen: Column, spent: dict[str, Spent]) -> Retried:
-        held = self._spark.table(f"lake.{QUARANTINE.name}").where(chosen & settled(self.book))
+        held = read_table(self._spark, QUARANTINE).where(chosen & settled(self.book))
         size = F.coalesce("pointer.size", F.lit(0)).alias("size")
         # In the order in which they came, so that a round finds its objects' rows near one another.
-        rows = held.select("seq", size, *QuarantineKey._fields).orderBy("seq").toLocalIterator()
-        waiting, total, most = self._not_dismissed(iter(rows)), Retried(0, 0, 0), _PORTION_ROWS
+        rows = iterate(held.select("seq", size, *QuarantineKey._fields).orderBy("seq"))
+        waiting, total, most = self._not_dismissed(rows), Retried(0, 0, 0), _PORTION_ROWS
         while portion := list(islice(waiting, most)):
             total += self._portion(portion, spent)
             most *= 2
@@ -120,7 +121,7 @@ class Retrying:
         """The rows of quarantine that have these numbers, as `held`, and the events of those to derive again: each read
         once, and kept in the order of the numbers on the workers' disks."""
         given = self._spark.createDataFrame(pa.table({"seq": pa.array(numbers, pa.int64())}))
-        table = self._spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq").between(numbers[0], numbers[-1]))
+        table = read_table(self._spark, QUARANTINE).where(F.col("seq").between(numbers[0], numbers[-1]))
         columns = ("event_id", "object_id", "step", "fingerprint", "attempts", "event_seq", "occurred_at")
         found = table.join(given, "seq", "left_semi").select(F.col("seq").alias("held"), *columns)
         held = self._kept(found, numbers)
@@ -140,7 +141,7 @@ class Retrying:
         return ordered.persist(StorageLevel.DISK_ONLY)
 
     def _derive(self, pending: DataFrame, spent: dict[str, Spent]) -> int:
-        if pending.isEmpty():
+        if is_empty(pending):
             return 0
         work = self._work()
         work = work.hurried() if self.hurried else work
@@ -160,10 +161,10 @@ class Retrying:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _embed(self, held: DataFrame, spent: dict[str, Spent]) -> int:
-        if held.isEmpty():
+        if is_empty(held):
             return 0
         embedders = [self.model] if self.model else list(self.book.kept(EMBED.name))
-        objects = held.select("occurred_at", "object_id").distinct().orderBy("occurred_at").collect()
+        objects = collect(held.select("occurred_at", "object_id").distinct().orderBy("occurred_at"))
         quarantined = 0
         for start in range(0, len(objects), _OBJECTS_AT_ONCE):
             part = {row["object_id"]: row["occurred_at"] for row in objects[start : start + _OBJECTS_AT_ONCE]}
@@ -184,7 +185,7 @@ def pending_again(writer: TableWriter, held: DataFrame, work: Work) -> DataFrame
     only = F.when(F.col("step") != WHOLE_OBJECT, known).alias("only")
     # Of a table that was set back, the same event may have come again with another number.
     numbered = read_progress(writer.tables, EVENTS).generation == 0
-    events = writer.spark.table(f"lake.{EVENTS.name}").where(_near(held, numbered=numbered))
+    events = read_table(writer.spark, EVENTS).where(_near(held, numbered=numbered))
     return events.join(held.select("held", "event_id", "attempts", only), "event_id")
 
 
@@ -195,9 +196,9 @@ def note_due(spark: SparkSession, ledger: Ledger) -> None:
     """
     with _NOTING:
         before = ledger.fact(RETRY_DUE) or ""
-        held = spark.table(f"lake.{QUARANTINE.name}").where(_transient() & settled(read_book(ledger)))
+        held = read_table(spark, QUARANTINE).where(_transient() & settled(read_book(ledger)))
         held = _without(held, [key for key, _ in read_dismissals(ledger, TRANSIENT)])
-        (row,) = held.agg(F.min(_due_at()).cast("long").alias("due")).collect()
+        (row,) = collect(held.agg(F.min(_due_at()).cast("long").alias("due")))
         due = to_text(datetime.fromtimestamp(row["due"], UTC)) if row["due"] is not None else ""
         # Who has set something aside meanwhile was not seen by this look, and has said so.
         ledger.change_fact(RETRY_DUE, lambda found: due if (found or "") == before else _earlier(found or "", due))
@@ -219,13 +220,15 @@ def _without(held: DataFrame, keys: Sequence[QuarantineKey]) -> DataFrame:
 def _near(held: DataFrame, *, numbered: bool) -> Column:
     """Where in bronze.events these rows' events are, by bounds that files are left out by: their times and, where they
     stand, their numbers, as far as all rows know them."""
-    (bounds,) = held.agg(
-        F.min("event_seq").alias("first"),
-        F.max("event_seq").alias("last"),
-        F.count_if(F.col("event_seq").isNull()).alias("unknown"),
-        F.min("occurred_at").alias("low"),
-        F.max("occurred_at").alias("high"),
-    ).collect()
+    (bounds,) = collect(
+        held.agg(
+            F.min("event_seq").alias("first"),
+            F.max("event_seq").alias("last"),
+            F.count_if(F.col("event_seq").isNull()).alias("unknown"),
+            F.min("occurred_at").alias("low"),
+            F.max("occurred_at").alias("high"),
+        )
+    )
     near = F.lit(True)
     if bounds["low"] is not None:
         near = near & F.col("occurred_at").between(bounds["low"], bounds["high"])

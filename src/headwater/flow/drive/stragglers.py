@@ -36,6 +36,7 @@ from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.storage.spark.session import POOL
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import collect, read_table
 from headwater.storage.tables.rewrite_files import remove_numbered
 from headwater.storage.tables.writer import TableWriter
 
@@ -109,7 +110,7 @@ class Stragglers:
             return False
         begun, number = time.monotonic(), taken["seq"]
         try:
-            held = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(F.col("seq") == number)
+            held = read_table(self.writer.spark, QUARANTINE).where(F.col("seq") == number)
             held = held.withColumn("held", F.col("seq"))
             workers = self.writer.spark.sparkContext.defaultParallelism
             work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
@@ -162,11 +163,11 @@ class Stragglers:
         """The oldest that nobody is at, some of them."""
         book = read_book(self.ledger)
         slow = (F.col("reason") == SLOW) & settled(book) & (F.col("event_seq") < self._committed(book))
-        waiting = self.writer.spark.table(f"lake.{QUARANTINE.name}").where(slow)
+        waiting = read_table(self.writer.spark, QUARANTINE).where(slow)
         columns = ("seq", F.col("pointer.checksum").alias("content"), *QuarantineKey._fields)
         known, last = {*self._taken, *self._done}, -1
         while True:
-            some = waiting.where(F.col("seq") > last).select(*columns).orderBy("seq").limit(_LOOK_ROWS).collect()
+            some = collect(waiting.where(F.col("seq") > last).select(*columns).orderBy("seq").limit(_LOOK_ROWS))
             if not some:
                 return []
             last = some[-1]["seq"]

@@ -35,6 +35,7 @@ from headwater.flow.parts import deal, kept, run_parts, sound_errors, spread
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
@@ -200,7 +201,7 @@ def _embedded(
 def _require_answers(rows: Rows) -> Rows:
     """A model that did not answer lets its texts wait, all of them."""
     down = them.select(them.equal(rows, "reason", "MODEL_DOWN"), ["detail"])
-    told = down.limit(1).toArrow() if isinstance(down, DataFrame) else down
+    told = to_arrow(down.limit(1)) if isinstance(down, DataFrame) else down
     if len(told):
         raise EmbedderDown(f"The embedder does not answer, so texts wait: {told['detail'][0].as_py()}")
     return rows
@@ -214,7 +215,7 @@ def _set_aside(made: Rows, clock: Clock) -> pa.Table:
     """One row an event and embedder, however many of its chunks are no good. They are few, and the driver's to tell."""
     bad = them.with_value(made, "reason", given=True)
     if isinstance(bad, DataFrame):
-        bad = bad.drop("vector").dropDuplicates(["event_id", "fingerprint"]).toArrow()
+        bad = to_arrow(bad.drop("vector").dropDuplicates(["event_id", "fingerprint"]))
     firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
     known = {"attempts": 1, "quarantined_at": clock(), "payload": None, "event_seq": None}
     columns = QUARANTINE.columns

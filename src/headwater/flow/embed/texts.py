@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from headwater.domain.tables import Table
 from headwater.flow.rows import are_spread
+from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 _ABOUT: Final = (
@@ -66,12 +67,12 @@ def _between(spans: Spans) -> dict[Table, Column]:
 
 
 def _read(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> pa.Table:
-    return _frame(spark, chosen, columns).toArrow()
+    return to_arrow(_frame(spark, chosen, columns))
 
 
 def _frame(spark: SparkSession, chosen: Mapping[Table, Column], columns: Sequence[str]) -> DataFrame:
     parts = [
-        spark.table(f"lake.{table.name}").where(rows).selectExpr(*columns, f"'{table.name}' AS source_table")
+        read_table(spark, table).where(rows).selectExpr(*columns, f"'{table.name}' AS source_table")
         for table, rows in chosen.items()
     ]
     return reduce(DataFrame.unionByName, parts)

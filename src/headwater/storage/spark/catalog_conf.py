@@ -8,9 +8,9 @@ from headwater.errors import InvalidRequest
 from headwater.settings import Settings
 from headwater.storage.io.s3 import S3Target, is_s3
 from headwater.storage.tables.catalog import is_postgres, warehouse_uri
+from headwater.storage.tables.metadata_location import CATALOG
 from headwater.storage.tables.rest_catalog import URIS, is_rest, rest_conf
 
-CATALOG: Final = "lake"
 JDBC_LIMITS: Final = "connectTimeout=10&socketTimeout=60&tcpKeepAlive=true"
 
 

@@ -25,7 +25,7 @@ from headwater.settings import Settings, resolve
 from headwater.storage.io.java import check_java
 from headwater.storage.spark.jars import resolve_jars
 from headwater.storage.spark.jvm import archive_file
-from headwater.storage.spark.session import CATALOG, start_spark, stop_spark
+from headwater.storage.spark.session import start_spark, stop_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from headwater.storage.tables.writer import TableWriter
 
 _KEPT: Final = 2
-TABLE: Final = f"{CATALOG}.warm.events"
-SCHEMA: Final = "seq bigint, customer string, day timestamp"
 WARM: Final = Table(
     "warm.events",
     pa.schema([("seq", pa.int64()), ("customer", pa.string()), ("day", TIMESTAMP)]),
@@ -85,32 +83,34 @@ def _record(lake: Path, archive: Path) -> None:
 def _work(session: "SparkSession", settings: Settings, lake: Path) -> None:
     from pyspark.sql import functions as F
 
+    from headwater.storage.tables.catalog import create_tables, open_catalog
+    from headwater.storage.tables.read_table import collect, read_table, to_arrow
     from headwater.storage.tables.rewrite_files import remove_rows
     from headwater.storage.tables.writer import TableWriter
 
-    session.sql(f"create namespace {CATALOG}.warm")
-    session.sql(f"create table {TABLE} ({SCHEMA}) using iceberg partitioned by (days(day))")
-    session.sql(f"alter table {TABLE} write ordered by customer, seq")
+    create_tables(open_catalog(settings), [WARM])
     source = lake / "log"
     source.mkdir()
     lines = [json.dumps({"customer": f"c{n % 3}", "day": "2026-01-01T00:00:00Z"}) for n in range(50)]
     (source / "0.jsonl").write_text("\n".join(lines))
     _stream(TableWriter(session, settings), source, lake / "checkpoint")
     session.sparkContext.parallelize([b"part"] * 2, 2).map(_same).collect()
-    known = session.table(TABLE)
+    known = read_table(session, WARM)
     fresh = session.range(100).withColumnRenamed("id", "seq")
-    fresh.join(known, "seq", "left_anti").selectExpr("max(seq)", "count(*)").collect()
+    collect(fresh.join(known, "seq", "left_anti").selectExpr("max(seq)", "count(*)"))
     named = session.createDataFrame(pa.table({"customer": ["c1"]}))
-    known.join(F.broadcast(named), "customer", "left_semi").where(F.col("seq").between(1, 9)).toArrow()
+    to_arrow(known.join(F.broadcast(named), "customer", "left_semi").where(F.col("seq").between(1, 9)))
     remove_rows(TableWriter(session, settings), WARM, F.col("seq") == 1)
 
 
 def _stream(writer: "TableWriter", source: Path, checkpoint: Path) -> None:
     """Both ways into a table: rows that the driver writes, and rows that Spark does."""
+    from headwater.storage.tables.read_table import to_arrow
+
     done = threading.Event()
 
     def append(batch: "DataFrame", _: int) -> None:
-        writer.publish(WARM, batch.select("customer", "day").toArrow(), {"log": 1}, stage="warm")
+        writer.publish(WARM, to_arrow(batch.select("customer", "day")), {"log": 1}, stage="warm")
         writer.publish(WARM, batch.mapInArrow(_all, "customer string, day timestamp"), {"log": 2}, stage="warm")
         done.set()
 

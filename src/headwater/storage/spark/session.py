@@ -24,7 +24,7 @@ from headwater.settings import Settings
 from headwater.storage.io.certificates import trusting_conf
 from headwater.storage.io.java import check_java
 from headwater.storage.io.scratch import scratch_in
-from headwater.storage.spark.catalog_conf import CATALOG, catalog_conf
+from headwater.storage.spark.catalog_conf import catalog_conf
 from headwater.storage.spark.jars import Jar, jars_directory, jars_for, resolve_jars
 from headwater.storage.spark.jvm import ONE_THREAD, Jvm, Launch, SubmittedJvm, launch, was_submitted
 from headwater.storage.spark.packed_environment import (
@@ -40,7 +40,7 @@ from headwater.storage.spark.py4j_patches import interrupt_one_connection, quiet
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CATALOG", "POOL", "check_java", "jars_directory", "start_spark", "stop_spark"]
+__all__ = ["POOL", "check_java", "jars_directory", "start_spark", "stop_spark"]
 
 LOOPBACK: Final = "127.0.0.1"
 # A thread that sets this of its own gets its turn beside the tasks of others, however many those have waiting.

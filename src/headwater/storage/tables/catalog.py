@@ -8,7 +8,7 @@ Invariant: a property changes only in an optimistic commit, so of two who expect
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -130,11 +130,11 @@ def warehouse_uri(settings: Settings) -> str:
     return one_spelling(warehouse) if "://" in warehouse else f"file://{Path(warehouse).absolute()}"
 
 
-def create_tables(catalog: "Catalog") -> None:
-    """Namespaces and every table of `domain.tables`; twice is once."""
+def create_tables(catalog: "Catalog", wanted: Iterable[tables.Table] = tables.TABLES) -> None:
+    """Namespaces and tables, by default every one of `domain.tables`; twice is once."""
     from pyiceberg.exceptions import TableAlreadyExistsError
 
-    for table in tables.TABLES:
+    for table in wanted:
         with translated(table.name):
             catalog.create_namespace_if_not_exists(table.name.partition(".")[0])
             if not catalog.table_exists(table.name):

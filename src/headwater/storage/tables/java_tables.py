@@ -1,4 +1,4 @@
-"""Tables as Spark's JVM has them: loaded, their errors translated, rows written to files by Spark's tasks.
+"""Tables as Spark's JVM has them: loaded, and rows written to files by Spark's tasks.
 
 Nothing is committed here. Spark writes a DataFrame's rows as if it compacted a table: the files are described to the
 driver, and what becomes of them is `commit`'s affair. Files of a task or run that was killed are orphans.
@@ -10,25 +10,26 @@ from contextlib import contextmanager
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.errors import Conflict, Unavailable
+from headwater.storage.tables.metadata_location import CATALOG
+from headwater.storage.tables.spark_errors import translated_java
 
 
 def load_java(spark: SparkSession, table: str) -> JavaObject:
+    """As Iceberg's own library has it. NotFound where there is none, Unavailable where the catalog does not answer."""
     jvm: Any = spark._jvm
-    # A catalog is looked up in the settings of the thread's active session, whichever session is passed.
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
-    try:
-        loaded: JavaObject = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            spark._jsparkSession, f"lake.{table}"
-        )
-    except Py4JJavaError as error:
-        raise Unavailable(
-            f"{table} cannot be loaded: {first_line(error)}. Check the catalog and the warehouse, then run again."
-        ) from error
+    with translated_java(table):
+        # A catalog is looked up in the settings of the thread's active session, whichever session is passed.
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        # Spark3Util.loadIcebergTable would take a catalog that is down for one that is not there.
+        catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, CATALOG)
+        loaded: JavaObject = catalog.loadTable(jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table))
     return loaded
+
+
+def name_in_spark(table: str) -> str:
+    return f"{CATALOG}.{table}"
 
 
 def write_staged(java: JavaObject, table: str, rows: DataFrame, **options: str) -> list[JavaObject]:
@@ -41,7 +42,7 @@ def write_staged(java: JavaObject, table: str, rows: DataFrame, **options: str) 
     writer = writer.option("check-nullability", "false").options(**options).mode("append")
     coordinator = jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
     try:
-        writer.save(f"lake.{table}")
+        writer.save(name_in_spark(table))
         return list(coordinator.fetchNewFiles(java, token))
     finally:
         coordinator.clearRewrite(java, token)
@@ -57,7 +58,7 @@ def read_files(java: JavaObject, spark: SparkSession, table: str, tasks: Sequenc
     manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
     manager.stageTasks(java, token, listed)
     try:
-        yield spark.read.format("iceberg").option("scan-task-set-id", token).load(f"lake.{table}")
+        yield spark.read.format("iceberg").option("scan-task-set-id", token).load(name_in_spark(table))
     finally:
         manager.removeTasks(java, token)
 
@@ -71,23 +72,7 @@ def plan_files(java: JavaObject, wanted: Collection[str]) -> list[JavaObject]:
         tasks.close()
 
 
-@contextmanager
-def translated_java(table: str) -> Iterator[None]:
-    """The one door through which errors of Iceberg's Java library become ours."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        name = error.java_exception.getClass().getSimpleName()
-        if name in {"ValidationException", "CommitFailedException"}:
-            raise Conflict(f"{table} moved meanwhile: {first_line(error)}. Try again.") from error
-        raise Unavailable(f"{table} cannot be written: {name}: {first_line(error)}. Try again.") from error
-
-
 def each(iterable: JavaObject) -> Iterator[JavaObject]:
     iterator = iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()
-
-
-def first_line(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getMessage()).partition("\n")[0][:300].rstrip(".")

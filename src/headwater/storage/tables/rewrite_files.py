@@ -15,8 +15,11 @@ from pyspark.sql import functions as F
 
 from headwater.domain.tables import Table
 from headwater.errors import Conflict, InternalError
-from headwater.storage.tables.java_tables import load_java, plan_files, read_files, translated_java, write_staged
+from headwater.storage.tables.expired_scan import plan_again
+from headwater.storage.tables.java_tables import load_java, plan_files, read_files, write_staged
 from headwater.storage.tables.metadata import Metadata
+from headwater.storage.tables.read_table import collect, read_table
+from headwater.storage.tables.spark_errors import translated_java
 from headwater.storage.tables.writer import TableWriter
 
 _ATTEMPTS: Final = 5
@@ -51,13 +54,15 @@ def _remove(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> 
 
 
 def _remove_alone(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
-    for _ in range(_ATTEMPTS):
-        rows = writer.spark.table(f"lake.{table.name}").select("*", "_file")
-        locations = {row["_file"] for row in find(rows).select("_file").distinct().collect()}
-        if not locations:
-            return
-        with suppress(_FilesGone):
+    def attempt() -> None:
+        rows = read_table(writer.spark, table).select("*", "_file")
+        locations = {row["_file"] for row in collect(find(rows).select("_file").distinct())}
+        if locations:
             _rewrite(writer, table, locations, keep, "overwrite")
+
+    for _ in range(_ATTEMPTS):
+        with suppress(_FilesGone):
+            plan_again(attempt)
             return
     raise Conflict(f"{table.name} is compacted so often that no row can be deleted from it. Try again.")
 
@@ -86,7 +91,7 @@ def _rewrite(
     spec: int | None = None,
 ) -> int:
     java = load_java(writer.spark, table.name)
-    with translated_java(table.name):
+    with translated_java(table.name, writing=True):
         tasks = plan_files(java, locations)
         if len(tasks) < len(locations):
             raise _FilesGone

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater.domain.tables import Table
+from headwater.storage.tables.read_table import collect
 
 # Every task writes its own files, one for each day that it has rows of; no rows are sent to other tasks for that.
 SPREAD: Final = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
@@ -67,7 +68,7 @@ def measure_parts(table: Table, rows: DataFrame) -> Parts:
     told = rows.groupBy(F.spark_partition_id().alias("part")).agg(
         F.count(F.lit(1)).alias("rows"), F.min(day).alias("low"), F.max(day).alias("high")
     )
-    parts = told.collect()
+    parts = collect(told)
     if not parts:
         return Parts({}, 0)
     span = max(part["high"] for part in parts) - min(part["low"] for part in parts)

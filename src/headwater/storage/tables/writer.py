@@ -35,9 +35,11 @@ from headwater.storage.io.s3 import is_s3
 from headwater.storage.tables.commit import Base, CommittedTables, Committer, Propose
 from headwater.storage.tables.data_files import DAYS_APART, unpartitioned_spec, write_files
 from headwater.storage.tables.expire_snapshots import LEAST, Keep, expirable
-from headwater.storage.tables.java_tables import load_java, translated_java, write_staged
+from headwater.storage.tables.java_tables import load_java, write_staged
 from headwater.storage.tables.metadata import Edit, Metadata, edit_for, progress_in
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.read_table import collect, read_table, to_arrow
+from headwater.storage.tables.spark_errors import translated_java
 from headwater.storage.tables.spread_rows import SPREAD, measure_parts, number_rows, persisted
 
 # In the driver's hands, or in Spark's, which makes them once for every table that they are written to.
@@ -122,7 +124,7 @@ class TableWriter:
 
         An object's rows have the time of its event, unless a rollback took that away and it came again, told later.
         """
-        there = self.spark.table(f"lake.{table.name}")
+        there = read_table(self.spark, table)
         if not of_any_time:
             there = there.where(_of_their_time(rows))
         if isinstance(rows, DataFrame):
@@ -133,7 +135,7 @@ class TableWriter:
             return rows
         objects = self.spark.createDataFrame(pa.table({"object_id": pc.unique(rows["object_id"])}))
         near = there.join(F.broadcast(objects), "object_id", "left_semi")
-        held_keys, new = set(_keys(near.select(*key).toArrow(), key)), []
+        held_keys, new = set(_keys(to_arrow(near.select(*key)), key)), []
         for one in _keys(rows, key):
             new.append(one not in held_keys)
             held_keys.add(one)
@@ -146,7 +148,7 @@ class TableWriter:
         refuse it. Publishing waits meanwhile.
         """
         with self._locks[table.name]:
-            with translated_java(table.name):
+            with translated_java(table.name, writing=True):
                 java = load_java(self.spark, table.name)
                 update = change(java)
             advance = self._advance(table, {}, None)
@@ -202,7 +204,7 @@ class TableWriter:
 
     def _write(self, table: Table, rows: Rows, first: int) -> _Written:
         java = load_java(self.spark, table.name)
-        with translated_java(table.name):
+        with translated_java(table.name, writing=True):
             if isinstance(rows, pa.Table):
                 files = write_files(self.spark._jvm, java, table, _numbered(table, rows, first), self._committer.files)
                 return _Written(files, len(rows), first)
@@ -225,7 +227,7 @@ class TableWriter:
         return _Written(files, written, first)
 
     def _append(self, table: Table, files: Sequence[JavaObject], advance: Advance) -> None:
-        with translated_java(table.name):
+        with translated_java(table.name, writing=True):
             java = load_java(self.spark, table.name)
             update = java.newAppend()
             for file in files:
@@ -262,7 +264,7 @@ class TableWriter:
         def propose() -> tuple[Base, Edit]:
             base = None
             while base is None:
-                with translated_java(table.name):
+                with translated_java(table.name, writing=True):
                     made = update.apply()
                     snapshot = json.loads(jvm.org.apache.iceberg.SnapshotParser.toJson(made))
                     location = str(java.operations().current().metadataFileLocation())
@@ -279,11 +281,13 @@ class TableWriter:
 def _of_their_time(rows: Rows) -> Column:
     """By which files are left out. Where a row has no time, as one of quarantine may, all are looked into."""
     if isinstance(rows, DataFrame):
-        (bounds,) = rows.agg(
-            F.min("occurred_at").alias("low"),
-            F.max("occurred_at").alias("high"),
-            F.count_if(F.col("occurred_at").isNull()).alias("timeless"),
-        ).collect()
+        (bounds,) = collect(
+            rows.agg(
+                F.min("occurred_at").alias("low"),
+                F.max("occurred_at").alias("high"),
+                F.count_if(F.col("occurred_at").isNull()).alias("timeless"),
+            )
+        )
         low, high, timeless = bounds["low"], bounds["high"], bounds["timeless"]
     else:
         found = pc.min_max(rows["occurred_at"])
