@@ -188,6 +188,68 @@ def test_a_run_killed_before_it_noted_the_new_log_tells_no_second_loss(lake: Lak
     assert ids(lake) == ["a", "b", "c"]
 
 
+def snapshot_of(lake: Lake, table: str = "bronze.events") -> int:
+    current = parts_of(lake).catalog.load_table(table).current_snapshot()
+    assert current is not None
+    return current.snapshot_id
+
+
+def roll_back(lake: Lake, snapshot: int, table: str = "bronze.events") -> None:
+    lake.spark.sql(f"CALL lake.system.rollback_to_snapshot('{table}', {snapshot})").collect()
+
+
+def say_nonsense(lake: Lake, name: str) -> None:
+    parts_of(lake).log.publish_raw([json.dumps({"event_id": name, "modality": "chat"})])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["replaced", "set back"])
+def test_bronze_rolled_back_past_a_logs_replacement_reads_the_log_that_is_there_from_its_beginning(
+    lake: Lake, tmp_path: Path, how: str
+) -> None:
+    say(lake, "a")
+    shutil.copytree(log_of(lake), tmp_path / "copy")
+    say(lake, "b", "c")
+    read(lake)
+    then = snapshot_of(lake)
+    if how == "replaced":
+        wipe(lake)
+        kept = ["d", "e", "f", "g", "h"]
+    else:
+        set_back(lake, tmp_path / "copy")
+        kept = ["a", "d", "e", "f", "g"]
+    say(lake, *[name for name in kept if name != "a"])
+    read(lake)
+    before, duplicates = ids(lake), lake.status()["duplicates"]
+    roll_back(lake, then)
+    assert ids(lake) == ["a", "b", "c"]
+    assert lake.pending().bronze == len(kept), "it is noticed without a JVM"
+    read(lake)
+    assert ids(lake) == before
+    assert lake.status()["duplicates"] == duplicates
+    assert lake.pending().bronze == 0
+    say(lake, "i")
+    read(lake)
+    assert ids(lake) == sorted([*before, "i"])
+
+
+def test_a_line_that_was_refused_after_a_replacement_is_refused_again_after_a_rollback_past_it(lake: Lake) -> None:
+    say(lake, "a", "b", "c")
+    read(lake)
+    say_nonsense(lake, "bad")  # so that quarantine has a snapshot that knows of the first log
+    read(lake)
+    thens = {table: snapshot_of(lake, table) for table in ("bronze.events", "silver.quarantine")}
+    wipe(lake)
+    say_nonsense(lake, "worse")
+    say(lake, "d", "e", "f", "g", "h")
+    read(lake)
+    refused = [row["payload"] for row in lake.quarantine()["rows"]]
+    for table, then in thens.items():
+        roll_back(lake, then, table)
+    read(lake)
+    assert sorted(row["payload"] for row in lake.quarantine()["rows"]) == sorted(refused)
+    assert ids(lake) == list("abcdefgh")
+
+
 def wait_for(condition: Callable[[], Any], thread: threading.Thread) -> None:
     wait_until(lambda: not thread.is_alive() or condition())
     assert thread.is_alive(), "the stream has ended"

@@ -1,10 +1,12 @@
 """How far a table has come, told by its properties and by the current snapshot; a rollback moves only the latter."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.domain.progress import STAMP, Progress, SnapshotNote, snapshot_property
+from headwater.domain.progress import STAMP, Progress, SnapshotNote, log_name, snapshot_property
 from headwater.errors import Conflict
 from headwater.storage.tables.metadata import Edit, edit_for, next_metadata, progress_in
 
@@ -16,11 +18,11 @@ def noted(progress: Progress, snapshot: int) -> dict[str, str]:
 
 
 def test_a_progress_survives_its_properties() -> None:
-    full = Progress(7, LOG, 2, 3, {"log": {"0": 9}}, 4, {"embed/ab": 2}, 11, {"rows": 7, "objects": 3})
+    full = Progress(7, LOG, 2, 3, {"log": {"0": 9}}, 4, {"embed/ab": 2}, 11, {"rows": 7, "objects": 3}, {"0": "a@1"})
     assert Progress.from_properties(full.to_properties()) == full
     assert Progress.from_properties(Progress().to_properties()) == Progress()
     assert set(full.cleared()) == set()
-    assert len(Progress().cleared()) == 6
+    assert len(Progress().cleared()) == 7
 
 
 def test_what_others_put_on_top_changes_nothing() -> None:
@@ -95,6 +97,27 @@ def test_history_before_an_expired_snapshot_is_no_history() -> None:
     assert [one["snapshot-id"] for one in gone["snapshots"]] == [1, 3, 4]
     assert [entry["snapshot-id"] for entry in gone["snapshot-log"]] == [3, 4]
     assert gone["refs"]["main"] == {"type": "branch", "snapshot-id": 4}
+
+
+def test_a_rollback_past_a_logs_replacement_forgets_the_offsets_of_the_log_that_is_gone_and_no_others() -> None:
+    first = Progress().advanced({"log": {"0": 5, "1": 1}}, rows=3, logs={"0": "a@0", "1": "a@0"})
+    then = first.advanced({"log": {"0": 2, "1": 2}}, rows=1, logs={"0": "a@1", "1": "a@0"})
+    back = then.rolled_back(first)
+    assert back.offsets == {1: 1} and back.generation == 1
+    assert back.redo == {"log": {"0": 2, "1": 2}}
+    assert then.advanced({"log": {"0": 9, "1": 2}}, rows=7).rolled_back(then).offsets == then.offsets
+    assert then.rolled_back(replace(first, logs={})).offsets == back.offsets, "of a version that did not say"
+    assert first.rolled_back(Progress(2, {"log": {"0": 1}})).offsets == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "anew", "after"),
+    [("", False, "a@0"), ("", True, "a@1"), ("a@3", False, "a@3"), ("a@3", True, "a@4"), ("b@3", False, "a@4")],
+)
+def test_a_log_that_takes_the_place_of_another_has_another_name_also_where_it_is_the_same_one_set_back(
+    before: str, anew: bool, after: str
+) -> None:
+    assert log_name("a", before, anew=anew) == after
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12), st.data())

@@ -2,6 +2,8 @@
 
 `headwater.next_seq`    the seq of the next row; never goes back, so that no number is given twice
 `headwater.consumed`    per upstream, how far it was read: JSON {"log": {"0": 17}} or {"bronze.events": 17}
+`headwater.logs`        of which log each offset in `consumed` is, by partition: {"0": "<identity>@2"}, the third one
+                        there; after a rollback, an offset of a log that is gone is none of the one that is read now
 `headwater.duplicates`  how many events were seen again with the same content (bronze only)
 `headwater.generation`  counted up when the table was rolled back to an older snapshot
 `headwater.redo`        after a rollback, how far each upstream had been read before it; gone when that is reached again
@@ -17,7 +19,7 @@ summary of the snapshot that was rolled back to tells how far the table had come
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -25,6 +27,7 @@ from headwater.errors import Conflict
 
 NEXT_SEQ: Final = "headwater.next_seq"
 CONSUMED: Final = "headwater.consumed"
+LOGS: Final = "headwater.logs"
 DUPLICATES: Final = "headwater.duplicates"
 GENERATION: Final = "headwater.generation"
 REDO: Final = "headwater.redo"
@@ -34,6 +37,7 @@ RAW: Final = "headwater.raw"
 EPOCH: Final = "headwater.epoch"
 SNAPSHOT: Final = "headwater.snapshot"
 STAMP: Final = "headwater.progress"  # in a snapshot's summary: the properties above, as one JSON document
+_LOG: Final = "log"  # the upstream that has an offset for each partition
 _NONE: Final = "none"  # what `headwater.snapshot` says of a table without one
 
 # Upstream → the next position to read: a seq for tables, an offset per partition for the log.
@@ -59,6 +63,7 @@ class Progress:
     aside: Mapping[str, int] = field(default_factory=dict)
     epoch: int = 0
     raw: Mapping[str, int] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -73,6 +78,7 @@ class Progress:
             aside=json.loads(properties.get(ASIDE, "{}")),
             raw=json.loads(properties.get(RAW, "{}")),
             epoch=int(properties.get(EPOCH, 0)),
+            logs=json.loads(properties.get(LOGS, "{}")),
         )
 
     @classmethod
@@ -121,7 +127,7 @@ class Progress:
     @property
     def offsets(self) -> dict[int, int]:
         """How far each partition of the log was read."""
-        return {int(partition): offset for partition, offset in self.consumed.get("log", {}).items()}
+        return {int(partition): offset for partition, offset in self.consumed.get(_LOG, {}).items()}
 
     def repeats_from(self, seq: int) -> bool:
         """Whether rows from this seq on may be some that a reader has had before: a rollback took them away."""
@@ -135,9 +141,10 @@ class Progress:
         duplicates: int = 0,
         aside: Mapping[str, int] | None = None,
         raw: Mapping[str, int] | None = None,
+        logs: Mapping[str, str] | None = None,
     ) -> Self:
         next_seq, now = self.next_seq + rows, {**self.consumed, **consumed}
-        redo = _ahead(self.redo, now)
+        redo = _ahead(_without_logs(self.redo, _replaced(self.logs, logs or {})), now)
         return replace(
             self,
             next_seq=next_seq,
@@ -147,18 +154,23 @@ class Progress:
             redone=next_seq if self.redo and not redo else self.redone,
             aside=_sum(self.aside, aside or {}),
             raw=_sum(self.raw, raw or {}),
+            logs={**self.logs, **(logs or {})},
         )
 
     def rolled_back(self, then: "Progress") -> Self:
-        """What was read is as it was then; numbers and the account of what is to be made again go on."""
+        """What was read is as it was then; numbers and the account of what is to be made again go on.
+
+        Of the log that is read now nothing had been read then, where that was another one.
+        """
+        consumed = _without_logs(then.consumed, _replaced(then.logs, self.logs))
         return replace(
             self,
             next_seq=max(self.next_seq, then.next_seq),
-            consumed=then.consumed,
+            consumed=consumed,
             duplicates=then.duplicates,
             raw=then.raw,
             generation=self.generation + 1,
-            redo=_ahead(_furthest(self.redo, self.consumed), then.consumed),
+            redo=_ahead(_furthest(self.redo, self.consumed), consumed),
         )
 
     def _rare(self) -> dict[str, str]:
@@ -169,7 +181,17 @@ class Progress:
             ASIDE: _text(self.aside) if self.aside else "",
             RAW: _text(self.raw) if self.raw else "",
             EPOCH: str(self.epoch or ""),
+            LOGS: _text(self.logs) if self.logs else "",
         }
+
+
+def log_name(identity: str, before: str = "", *, anew: bool = False) -> str:
+    """What `logs` says of a partition. `before` is what it said until now; `anew` where the log is made anew, or set
+    back: then it is another one, though it may have the same identity."""
+    known, _, number = before.rpartition("@")
+    if before and known == identity and not anew:
+        return before
+    return f"{identity}@{int(number or 0) + 1 if before or anew else 0}"
 
 
 def snapshot_property(current: int | None) -> dict[str, str]:
@@ -180,6 +202,17 @@ def _ancestors(current: int | None, snapshots: Mapping[int, SnapshotNote]) -> It
     while current is not None and (note := snapshots.get(current)) is not None:
         yield current, note
         current = note.parent
+
+
+def _replaced(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Partitions that had another log then. Who did not say which, as earlier versions, had the first that was told."""
+    return {partition for partition, name in now.items() if name != then.get(partition, f"{name.rpartition('@')[0]}@0")}
+
+
+def _without_logs(positions: Positions, partitions: Collection[str]) -> dict[str, Any]:
+    """The same positions, but none in these partitions of the log."""
+    offsets = {name: offset for name, offset in positions.get(_LOG, {}).items() if name not in partitions}
+    return {**positions, _LOG: offsets} if _LOG in positions else dict(positions)
 
 
 def _ahead(before: Positions, now: Positions) -> dict[str, Any]:

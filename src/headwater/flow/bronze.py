@@ -28,7 +28,7 @@ from headwater.domain.pointer import POINTER_TYPE
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
 from headwater.flow.log.continuity import LogPosition, LogReplaced, Loss, PositionMoved, find_lost, record_losses
-from headwater.flow.log.identity import is_same_log, note_marks
+from headwater.flow.log.identity import name_logs, note_marks, same_identity
 from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
@@ -95,7 +95,8 @@ def take(
     if follows is not None and LogPosition.of(since) != follows:
         raise PositionMoved
     with _seen(lines, _unread(_sized(lines), begun), begun) as (seen, rows):
-        if not is_same_log(log, ledger):  # asked after they were read, and so true of when they were read
+        identity = same_identity(log, ledger)  # asked after they were read, and so true of when they were read
+        if identity is None:
             raise LogReplaced
         ends = _ends(seen)
         note_marks(log, ledger, ends)
@@ -103,7 +104,7 @@ def take(
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return _bring(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, clock(), losses)
+        return _bring(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, identity, clock(), losses)
 
 
 @contextmanager
@@ -129,23 +130,24 @@ def _bring(
     rows: DataFrame | pa.Table,
     verdict: Verdict,
     ends: Mapping[int, int],
+    identity: str,
     now: datetime,
     losses: Sequence[Loss],
 ) -> Taken:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
-    quarantined = 0
+    logs, quarantined = name_logs(identity, since.logs, ends), 0
     if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
         set_aside = read_progress(writer.tables, QUARANTINE)
         refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
         # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
         given = to_arrow(refused) if isinstance(rows, pa.Table) else refused
-        quarantined = writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine")
+        quarantined = writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine", logs=logs)
     faults.point("bronze.quarantined")
     accepted = _accepted(rows, verdict, now) if verdict.accepted else None
     duplicates = len(verdict.duplicates)
     events = writer.publish(
-        EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates, raw=verdict.raw
+        EVENTS, accepted, position, since=since, stage="bronze", duplicates=duplicates, raw=verdict.raw, logs=logs
     )
     return Taken(events, quarantined, losses, LogPosition(since.generation, ends))
 

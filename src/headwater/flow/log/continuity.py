@@ -7,7 +7,7 @@ Invariant: positions are moved only after the loss is written down, and claims o
 Who reads goes on from memory, the table may be set back under him: nothing is committed unless the two still agree.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -16,7 +16,7 @@ from headwater.clock import Clock
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.errors import Unavailable
-from headwater.flow.log.identity import IDENTITY, MADE_ANEW, find_anew, forget_marks
+from headwater.flow.log.identity import IDENTITY, MADE_ANEW, find_anew, forget_marks, name_logs
 from headwater.flow.log.offset_gaps import COMPACTED_AWAY, check_policy, find_compacted, watch_policy
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.losses import LOST
@@ -145,7 +145,7 @@ def resume(writer: TableWriter, log: PointerLog, ledger: Ledger, clock: Clock) -
     record_losses(ledger, losses, clock())
     if losses:
         start |= {partition: max(begin[partition], start.get(partition, 0)) for partition in begin}
-        _move(writer, since, start)
+        _move(writer, since, start, identity, anew)
     if anew:
         forget_marks(ledger)
     ledger.set_fact(IDENTITY, identity)
@@ -195,7 +195,7 @@ def pass_markers(writer: TableWriter, log: PointerLog, since: Progress, ends: Ma
     # What has expired meanwhile is no mark: the next start tells it as lost.
     behind = {partition: end for partition, end in behind.items() if begin[partition] <= consumed.get(partition, 0)}
     if behind:
-        _move(writer, since, {**consumed, **behind})
+        _move(writer, since, {**consumed, **behind}, log.identity())
     return LogPosition(since.generation, {**consumed, **behind})
 
 
@@ -212,8 +212,12 @@ def _known_as(detail: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in detail.items() if name != "first" or detail["until"] is not None}
 
 
-def _move(writer: TableWriter, since: Progress, start: Mapping[int, int]) -> None:
+def _move(
+    writer: TableWriter, since: Progress, start: Mapping[int, int], identity: str, anew: Collection[int] = ()
+) -> None:
     """`since` is what `start` was worked out from: a table that was set back meanwhile is not moved."""
     position = {"log": {str(partition): offset for partition, offset in start.items()}}
-    writer.publish(QUARANTINE, None, position, since=read_progress(writer.tables, QUARANTINE), stage="continuity")
-    writer.publish(EVENTS, None, position, since=since, stage="continuity")
+    logs = name_logs(identity, since.logs, {*start, *anew}, anew)
+    held = read_progress(writer.tables, QUARANTINE)
+    writer.publish(QUARANTINE, None, position, since=held, stage="continuity", logs=logs)
+    writer.publish(EVENTS, None, position, since=since, stage="continuity", logs=logs)

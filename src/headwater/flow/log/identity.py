@@ -8,10 +8,11 @@ or another line at the mark the third.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.domain.progress import log_name
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import ADOPTED, PointerLog
 
@@ -39,9 +40,18 @@ def note_identity(log: PointerLog, ledger: Ledger) -> None:
         ledger.change_fact(IDENTITY, lambda noted: noted or identity)
 
 
-def is_same_log(log: PointerLog, ledger: Ledger) -> bool:
-    """By its identity alone: what is asked before every commit."""
-    return ledger.fact(IDENTITY) in {None, log.identity()}
+def same_identity(log: PointerLog, ledger: Ledger) -> str | None:
+    """The log's identity, where it is the noted one, else None: what is asked before every commit."""
+    found = log.identity()
+    return found if ledger.fact(IDENTITY) in {None, found} else None
+
+
+def name_logs(
+    identity: str, before: Mapping[str, str], partitions: Iterable[int], anew: Collection[int] = ()
+) -> dict[str, str]:
+    """For `Progress.logs`: what these partitions' offsets are offsets of; `before` is what it said until now."""
+    names = {str(partition): partition in anew for partition in partitions}
+    return {name: log_name(identity, before.get(name, ""), anew=is_anew) for name, is_anew in names.items()}
 
 
 def find_anew(log: PointerLog, ledger: Ledger, consumed: Mapping[int, int], end: Mapping[int, int]) -> dict[int, str]:

@@ -94,6 +94,7 @@ class TableWriter:
         duplicates: int = 0,
         aside: Mapping[str, int] | None = None,
         raw: Mapping[str, int] | None = None,
+        logs: Mapping[str, str] | None = None,
     ) -> int:
         """Append `rows` (without `seq`) and note `consumed`, in one commit; how many. Raises Conflict if fenced.
 
@@ -105,12 +106,12 @@ class TableWriter:
             return 0
         with self._locks[table.name]:
             if rows is None:
-                self._move(table, self._advance(table, consumed, since, duplicates=duplicates))
+                self._move(table, self._advance(table, consumed, since, duplicates=duplicates, logs=logs))
                 return 0
             before = self._fenced(table, read_progress(self.tables, table), consumed, since)
             written = self._write(table, rows, before.next_seq)
             faults.point(f"{stage}.staged")
-            counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside, "raw": raw}
+            counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside, "raw": raw, "logs": logs}
             advance = self._advance(table, consumed, since, first=written.first, **counted)
             if written.files:
                 self._append(table, written.files, advance)
