@@ -8,6 +8,7 @@ is passed to it as an option.
 import difflib
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -41,6 +42,8 @@ Sections = Mapping[str, Mapping[str, Any]]  # by name: the options of `[model.NA
 
 def load_model(name: str, sections: Sections | None = None) -> Model:
     """The model with its card; its weights wait for `load()`. Raises InvalidRequest on an unknown name or option."""
+    # From 1.29 on, onnxruntime reports to its makers from every process, unless it is told not to before it starts.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     options = dict((sections or {}).get(name, {}))
     build = _find(str(options.pop(KIND, name)), sections or {})
     try:
