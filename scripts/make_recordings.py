@@ -4,7 +4,6 @@ Run by hand when a sentence changes; the recordings are kept in the package. Nee
 `.venv/bin/python scripts/make_recordings.py`
 """
 
-import ctypes
 import json
 import time
 import wave
@@ -12,11 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import av
-import espeakng_loader
 import numpy as np
 import numpy.typing as npt
-from av.audio.resampler import AudioResampler
+from espeak import Speaker
 
 from headwater.domain.words import word_error_rate
 from headwater.flow.models.port import SAMPLE_RATE, Sound
@@ -24,7 +21,6 @@ from headwater.flow.models.speech import PocketSphinx
 
 DIRECTORY = Path(__file__).parent.parent / "src" / "headwater" / "demo" / "recordings"
 PAUSE_SECONDS = 0.6
-SYNCHRONOUS, RATE, PITCH, UTF8 = 2, 1, 3, 1  # constants of speak_lib.h
 
 Samples = npt.NDArray[np.int16]
 
@@ -77,45 +73,10 @@ CALLS = (
 )
 
 
-class Speaker:
-    """eSpeak NG through its C interface; it hands over sound in pieces by a callback."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(espeakng_loader.get_library_path())
-        self._rate = self._library.espeak_Initialize(SYNCHRONOUS, 0, espeakng_loader.get_data_path().encode(), 0)
-        self._pieces: list[Samples] = []
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
-        self._callback = kind(self._take)
-        self._library.espeak_SetSynthCallback(self._callback)
-
-    def _take(self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, _: object) -> int:
-        if samples and count > 0:
-            self._pieces.append(np.ctypeslib.as_array(samples, shape=(count,)).copy())
-        return 0
-
-    def say(self, sentence: str, call: Call) -> Samples:
-        self._pieces.clear()
-        if self._library.espeak_SetVoiceByName(call.voice.encode()) != 0:
-            raise SystemExit(f"eSpeak NG has no voice {call.voice}.")
-        self._library.espeak_SetParameter(RATE, call.words_per_minute, 0)
-        self._library.espeak_SetParameter(PITCH, call.pitch, 0)
-        text = sentence.encode()
-        self._library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None)
-        self._library.espeak_Synchronize()
-        return resampled(np.concatenate(self._pieces), self._rate)
-
-
-def resampled(samples: Samples, rate: int) -> Samples:
-    frame = av.AudioFrame.from_ndarray(samples[None, :], format="s16", layout="mono")
-    frame.sample_rate = rate
-    resampler = AudioResampler("s16", "mono", SAMPLE_RATE)
-    pieces = [*resampler.resample(frame), *resampler.resample(None)]
-    return np.concatenate([piece.to_ndarray()[0] for piece in pieces]).astype(np.int16)
-
-
 def spoken(speaker: Speaker, call: Call) -> Samples:
     pause = np.zeros(int(PAUSE_SECONDS / 2 * SAMPLE_RATE), np.int16)
-    pieces = [piece for sentence in call.sentences for piece in (pause, speaker.say(sentence, call), pause)]
+    voice = (call.voice, call.words_per_minute, call.pitch)
+    pieces = [piece for sentence in call.sentences for piece in (pause, speaker.say(sentence, *voice), pause)]
     return np.concatenate(pieces)
 
 
