@@ -15,14 +15,35 @@ from headwater.domain.words import character_accuracy, edits, word_error_rate
 from headwater.errors import InvalidRequest
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.lexical import DIMENSION, embed_texts
-from headwater.flow.models.pictures import reading_order, spaced
+from headwater.flow.models.pictures import spaced
 from headwater.flow.models.port import SAMPLE_RATE, Model, Sound
 from headwater.flow.models.registry import MODELS, load_model
 from headwater.flow.models.speech import Word, grouped, utterances
+from headwater.flow.models.text_lines import reading_order
 
 HEAVY = (
-    *("pocketsphinx", "rapidocr_onnxruntime", "onnxruntime", "cv2", "pypdfium2", "av", "py3langid"),
-    *("httpx", "faster_whisper", "ctranslate2", "fastembed", "huggingface_hub", "PIL"),
+    *(
+        "pocketsphinx",
+        "rapidocr_onnxruntime",
+        "rapidocr",
+        "moonshine_voice",
+        "onnxruntime",
+        "cv2",
+        "pypdfium2",
+        "av",
+        "py3langid",
+    ),
+    *(
+        "tokenizers",
+        "safetensors",
+        "wordllama",
+        "httpx",
+        "faster_whisper",
+        "ctranslate2",
+        "fastembed",
+        "huggingface_hub",
+        "PIL",
+    ),
 )
 # What cannot be guessed.
 ENDPOINT = {"url": "http://127.0.0.1:1/v1", "model": "tiny"}

@@ -11,7 +11,7 @@ from headwater.flow.models.registry import KIND, MODELS, find_place, load_model
 
 PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
 EXAMPLES = [example for example in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL) if "[model." in example]
-ADAPTERS = [name for name, place in MODELS.items() if re.search("endpoint|whisper|fastembed", place)]
+ADAPTERS = [name for name, place in MODELS.items() if re.search("endpoint|whisper|fastembed|moonshine", place)]
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)

@@ -18,6 +18,7 @@ def screen(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        ("moonshine", "I would like to cancel my order and get my money back."),
         ("pocketsphinx", "i would like to cancel my order and get my money back"),
     ],
 )
@@ -25,14 +26,14 @@ def test_speech(model: str, words: str, tmp_path: Path) -> None:
     assert answer_offline(HEAR, model, RECORDINGS / "refund-call.wav", tmp_path / "home") == words
 
 
-@pytest.mark.parametrize("model", ["rapidocr"])
+@pytest.mark.parametrize("model", ["pp-ocr", "rapidocr"])
 def test_pictures(model: str, screen: Path, tmp_path: Path) -> None:
     """It is onnxruntime that would report, and keep a device's number for that."""
     text = answer_offline(READ, model, screen, tmp_path / "home")
     assert text == "Payment failed\nYour card ending in 4821 was declined."
 
 
-@pytest.mark.parametrize("model", ["lexical"])
+@pytest.mark.parametrize("model", ["static", "lexical"])
 def test_text(model: str, tmp_path: Path) -> None:
     vector = answer_offline(PLACE, model, "refund", tmp_path / "home")
     assert abs(sum(number * number for number in vector) - 1) < 1e-4

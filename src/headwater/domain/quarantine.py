@@ -37,6 +37,7 @@ REASONS: Final[dict[str, str]] = {
     "BAD_EVENT": "The log line is not an event. Mend the producer and publish again.",
     "CONFLICT": "The id was used before with other content. Publish it under an id of its own.",
     "WRONG_CUSTOMER": "The path is another customer's than the event says. Mend the producer and publish again.",
+    "LANGUAGE": "The model does not know the language that is spoken. By one that does: headwater retry --model.",
     "OVER_BUDGET": "The replay's budget does not reach so far. Replay again, with more.",
     "MODEL_DOWN": "The model did not answer. It is tried again by itself; at once: headwater retry.",
 }

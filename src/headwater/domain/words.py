@@ -1,5 +1,6 @@
 """How far what a model heard or read is from what was said or written."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,11 @@ def word_error_rate(truth: str, heard: str) -> float:
     """Words to change, add or leave out, for each true word. 0 is perfect; it can exceed 1."""
     words = truth.lower().split()
     return edits(words, heard.lower().split()) / max(1, len(words))
+
+
+def plain_words(text: str) -> str:
+    """Without capitals and signs, which some models write and others do not."""
+    return " ".join(re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.lower()))
 
 
 def character_accuracy(truth: str, read: str) -> float:

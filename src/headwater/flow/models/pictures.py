@@ -6,6 +6,7 @@ The recogniser often drops the blanks between words; they are put back where the
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,16 +20,13 @@ from headwater.flow.models.port import (
     installed_version,
     packed_weights,
 )
+from headwater.flow.models.text_lines import Box, ReturningSession, reading_order, stout
 
 DETECT_SIDE: Final = 480  # the library's 736 takes four times as long on a screenshot and finds the same lines
 GAP_OF_HEIGHT: Final = 0.24  # a blank is at least this part of the ink's height
 DIGIT_GAP_OF_HEIGHT: Final = 0.4  # a 1 stands in more white than other letters do
 INK_LEVELS: Final = 20  # grey levels between ink and paper, at least
 INK_SHARE: Final = 0.25  # of the strongest contrast in the line: fainter is a codec's noise
-SLIM_MAX: Final = 8
-SAME_LINE: Final = 0.5  # boxes that share this part of their height stand on one line
-
-Box = tuple[float, float, float, float]
 
 
 class RapidOcr:
@@ -54,56 +52,22 @@ class RapidOcr:
 
         cv2.setNumThreads(1)
         self._reader = RapidOCR(det_limit_side_len=DETECT_SIDE, rec_batch_num=1)
+        models = Path(str(metadata.distribution("rapidocr_onnxruntime").locate_file("rapidocr_onnxruntime/models")))
         # The library turns onnxruntime's memory arena off and pads lines into batches; this takes half the time.
-        self._reader.text_det.infer.session = _Returning(_session("ch_PP-OCRv4_det_infer.onnx"))
-        self._reader.text_rec.session.session = _session("ch_PP-OCRv4_rec_infer.onnx")
+        self._reader.text_det.infer.session = ReturningSession(models / "ch_PP-OCRv4_det_infer.onnx")
+        self._reader.text_rec.session.session = ReturningSession(models / "ch_PP-OCRv4_rec_infer.onnx")
 
     def run(self, batch: Sequence[Picture]) -> list[Said]:
         return [self._read(picture) for picture in batch]
 
     def _read(self, picture: Picture) -> Said:
-        found, _ = self._reader(_stout(picture)[:, :, ::-1].copy(), use_cls=False, return_word_box=True)
+        found, _ = self._reader(stout(picture)[:, :, ::-1].copy(), use_cls=False, return_word_box=True)
         lines = [_line(picture, *parts[:5]) for parts in found or ()]
         ordered = reading_order([line for line in lines if line[1]])
         text = "\n".join(line for _, line, _ in ordered)
         confidence = sum(score for _, _, score in ordered) / len(ordered) if ordered else None
         segments = tuple(Segment(line, Locator(box=box)) for box, line, _ in ordered)
         return Said(text, tell_language(text), confidence, segments)
-
-
-class _Returning:
-    """A session that gives its memory back after each run: one large picture would keep a gigabyte for ever."""
-
-    def __init__(self, session: Any) -> None:
-        from onnxruntime import RunOptions
-
-        self._session = session
-        self._options = RunOptions()
-        self._options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-
-    def run(self, names: Any, inputs: Any) -> Any:
-        return self._session.run(names, inputs, self._options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-
-def _session(name: str) -> Any:
-    from onnxruntime import InferenceSession, SessionOptions
-
-    options = SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    path = metadata.distribution("rapidocr_onnxruntime").locate_file(f"rapidocr_onnxruntime/models/{name}")
-    return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def _stout(picture: Picture) -> Picture:
-    """A strip is widened with its own edge: the library would enlarge it until its short side is long enough."""
-    height, width = picture.shape[:2]
-    least = max(32, max(height, width) // SLIM_MAX)
-    below, beside = max(0, least - height), max(0, least - width)
-    return np.pad(picture, ((0, below), (0, beside), (0, 0)), mode="edge") if below or beside else picture
 
 
 def _line(
@@ -153,19 +117,3 @@ def _gaps(picture: Picture, box: Box) -> list[tuple[float, float]]:
     blank, height = np.diff(columns) - 1, rows[-1] - rows[0] + 1
     wide = np.flatnonzero(blank >= GAP_OF_HEIGHT * height)
     return [(float(left + columns[at] + 1 + blank[at] / 2), float(blank[at] / height)) for at in wide]
-
-
-def reading_order(lines: list[tuple[Box, str, float]]) -> list[tuple[Box, str, float]]:
-    """Top to bottom; what stands on one line, left to right."""
-    rows: list[list[tuple[Box, str, float]]] = []
-    for line in sorted(lines, key=lambda line: line[0][1]):
-        if rows and _beside(rows[-1][0][0], line[0]):
-            rows[-1].append(line)
-        else:
-            rows.append([line])
-    return [line for row in rows for line in sorted(row, key=lambda line: line[0][0])]
-
-
-def _beside(one: Box, other: Box) -> bool:
-    shared = min(one[3], other[3]) - max(one[1], other[1])
-    return shared > SAME_LINE * min(one[3] - one[1], other[3] - other[1])

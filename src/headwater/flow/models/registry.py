@@ -20,6 +20,9 @@ GROUP: Final = "headwater.models"
 KIND: Final = "kind"
 
 MODELS: Final[dict[str, str]] = {
+    "moonshine": "headwater.flow.models.moonshine:Moonshine",
+    "pp-ocr": "headwater.flow.models.pp_ocr:PpOcr",
+    "static": "headwater.flow.models.static:Static",
     "pocketsphinx": "headwater.flow.models.speech:PocketSphinx",
     "rapidocr": "headwater.flow.models.pictures:RapidOcr",
     "pdfium": "headwater.flow.models.documents:Pdfium",
