@@ -6,14 +6,19 @@ The file that imports these tests gives the fixture `settings`: of a lake that h
 import threading
 
 import pytest
+from sample_rows import NOON, data_file, rows
 
 from headwater.domain import tables
-from headwater.domain.progress import NEXT_SEQ, Progress
-from headwater.domain.tables import EVENTS
+from headwater.domain.progress import NEXT_SEQ, STAMP, Progress
+from headwater.domain.ref import Ref
+from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict, NotFound
 from headwater.settings import Settings
+from headwater.storage.query import reader as reading
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.read_progress import read_progress
+from headwater.storage.tables.snapshots import to_moment
+from headwater.storage.tables.time_travel import TablesAt
 
 
 def test_creating_the_tables_twice_is_once(settings: Settings) -> None:
@@ -86,6 +91,30 @@ def test_many_writers_counting_up_lose_no_step(settings: Settings) -> None:
     for thread in threads:
         thread.join()
     assert read_progress(settings, EVENTS).next_seq == 20
+
+
+def test_a_ref_names_the_same_snapshot_to_who_reads_rows_and_to_who_reads_progress(settings: Settings) -> None:
+    catalog = catalogs.open_catalog(settings)
+    catalogs.create_tables(catalog)
+    for number in range(1, 3):
+        table = catalogs.load(catalog, "messages")
+        file = data_file(table, rows(MESSAGES, [{"object_id": str(number)}]), NOON.date())
+        stamp = {STAMP: Progress(next_seq=number).stamp()}
+        with table.transaction() as change, change.update_snapshot(stamp).fast_append() as commit:
+            commit.append_data_file(file)
+    table = catalogs.load(catalog, "messages")
+    first, second = table.metadata.snapshots
+    table.manage_snapshots().create_tag(first.snapshot_id, "before-import").commit()
+    times = [Ref(at=to_moment(snapshot.timestamp_ms)) for snapshot in (first, second)]
+    reader = catalogs.open_reader(settings)
+    for ref, count in ((Ref(name="before-import"), 1), (Ref(snapshot_id=first.snapshot_id), 1), (Ref(name="main"), 2),
+                       (times[0], 1), (times[1], 2)):  # fmt: skip
+        assert reading.scan(TablesAt(reader, ref, [MESSAGES.name]), "messages", ["seq"]).num_rows == count
+        assert read_progress(settings, MESSAGES, ref) == Progress(next_seq=count)
+    with pytest.raises(NotFound, match=r"It has: before-import, main\."):
+        read_progress(settings, MESSAGES, Ref(name="after-import"))
+    with pytest.raises(NotFound, match="has no snapshot 4711"):
+        TablesAt(reader, Ref(snapshot_id=4711), [MESSAGES.name])
 
 
 def test_a_missing_table_is_not_found(settings: Settings) -> None:

@@ -92,9 +92,9 @@ def test_a_table_is_read_as_it_is_now_or_as_it_was_at_a_snapshot_a_tag_a_branch_
 @pytest.mark.parametrize(
     ("ref", "told"),
     [
-        (Ref(snapshot_id=5), r"silver.messages has no snapshot 5: it has expired, or never was. Read the table"),
+        (Ref(snapshot_id=5), r"silver.messages has no snapshot 5: it has expired, or never was. The oldest"),
         (Ref(name="x"), r"silver.messages has no tag or branch x. It has: main"),
-        (Ref.of("2001-01-01"), r"silver.messages keeps no snapshot from 2001-01-01T00:00:00Z or before.* later time"),
+        (Ref.of("2001-01-01"), r"At 2001-01-01T00:00:00Z silver.messages had no snapshot yet. The oldest"),
     ],
 )
 def test_what_no_ref_of_the_table_names_is_not_found(lake: Lake, ref: Ref, told: str) -> None:
@@ -106,7 +106,7 @@ def test_a_snapshot_that_expired_is_not_found_nor_is_it_by_who_had_planned_on_it
     ref = Ref(snapshot_id=snapshots(lake)[0])
     planned = read_table(lake.spark, MESSAGES, ref)
     expire_all_but_the_newest(lake)
-    with pytest.raises(NotFound, match=f"has no snapshot {ref}: it has expired, or never was. Read the table as it is"):
+    with pytest.raises(NotFound, match=f"has no snapshot {ref}: it has expired, or never was. The oldest that"):
         read_table(lake.spark, MESSAGES, ref)
     with pytest.raises(NotFound, match=f"has no snapshot {ref}: it has expired, or never was. Read the table as it is"):
         count_rows(planned)

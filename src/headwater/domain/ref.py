@@ -98,10 +98,14 @@ AsOf: TypeAlias = Ref | str | int | datetime | date
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def to_ref(value: AsOf | None) -> Ref | None:
+    return None if value is None else Ref.of(value)
+
+
 def _snapshot_id(text: str) -> int:
     # Longer than any id, and int() refuses some thousands of digits with words of its own.
     if not _DIGITS.fullmatch(text) or len(text.lstrip("0")) > len(str(_ID_MAX)):
-        raise InvalidRequest(f"{text[:80]} cannot be a snapshot's id. A tag of that name is tag:{text[:80]}")
+        raise InvalidRequest(f"{text[:80]} cannot be a snapshot's id. A tag of that name is tag:{text[:80]}.")
     return int(text)
 
 
@@ -110,5 +114,5 @@ def _time(text: str) -> datetime:
         return parse_time(text)
     except (ValueError, OverflowError) as error:
         raise InvalidRequest(
-            f"{text} is not a time. Write it as 2026-01-31 or 2026-01-31T09:30:00Z; a tag of that name is tag:{text}"
+            f"{text} is not a time. Write it as 2026-01-31 or 2026-01-31T09:30:00Z; a tag of that name is tag:{text}."
         ) from error

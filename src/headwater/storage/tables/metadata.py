@@ -74,6 +74,20 @@ def progress_in(metadata: Metadata) -> Progress:
     return Progress.of_table(metadata.get("properties", {}), current_snapshot_id(metadata), notes)
 
 
+def progress_at(metadata: Metadata, snapshot_id: int) -> Progress | None:
+    """How far the table had come with that snapshot, by its stamp or that of the nearest before it; None without one.
+
+    What moved a position later and added no rows is not in it: only the properties say so, and only those of now.
+    """
+    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+    found = by_id.get(snapshot_id)
+    while found is not None:
+        if (stamp := (found.get("summary") or {}).get(STAMP)) is not None:
+            return Progress.from_properties(json.loads(stamp))
+        found = by_id.get(found.get("parent-snapshot-id"))
+    return None
+
+
 def edit_for(before: Metadata, progress: Progress, snapshot: Metadata | None, expired: Collection[int] = ()) -> Edit:
     """The change that notes how far the table has come, in its properties and, where there is one, in the snapshot."""
     if snapshot is None:

@@ -6,14 +6,29 @@ alone knows where a table's metadata is, and sends it along.
 """
 
 from headwater.domain.progress import Progress
+from headwater.domain.ref import Ref
 from headwater.domain.tables import Table
+from headwater.errors import NotFound
 from headwater.settings import Settings
 from headwater.storage.tables.commit import CommittedTables, open_committed_tables
-from headwater.storage.tables.metadata import progress_in
+from headwater.storage.tables.metadata import progress_at, progress_in
+from headwater.storage.tables.resolve_ref import resolve
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 
-def read_progress(lake: Settings | CommittedTables, table: Table) -> Progress:
-    """As it is now. Of a lake's settings, or of a writer's `tables`, which need not read what they wrote themselves."""
+def read_progress(lake: Settings | CommittedTables, table: Table, as_of: Ref | None = None) -> Progress:
+    """As it is now, or as it was with the snapshot that a ref names, which is what a rollback to it would go back to.
+
+    Of a lake's settings, or of a writer's `tables`, which need not read what they wrote themselves.
+    """
     tables = open_committed_tables(lake, WarehouseFiles(lake)) if isinstance(lake, Settings) else lake
-    return progress_in(tables.base(table.name).metadata)
+    metadata = tables.base(table.name).metadata
+    if as_of is None:
+        return progress_in(metadata)
+    snapshot = resolve(metadata, as_of, table.name)
+    if (then := progress_at(metadata, snapshot.snapshot_id)) is None:
+        raise NotFound(
+            f"Snapshot {snapshot.snapshot_id} of {table.name} does not say how far the table had come, and none before "
+            "it that is kept does. Ask for a later one."
+        )
+    return then

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from headwater.domain.ref import Ref
 from headwater.domain.tables import Table
-from headwater.errors import NotFound
 from headwater.storage.tables.java_tables import load_java, name_in_spark
+from headwater.storage.tables.metadata import read_metadata
+from headwater.storage.tables.resolve_ref import resolve
 from headwater.storage.tables.spark_errors import translated_java
 
 
@@ -61,24 +62,6 @@ def is_empty(rows: DataFrame) -> bool:
 
 
 def _snapshot_id(jvm: Any, java: JavaObject, table: Table, ref: Ref) -> int:
-    """As Iceberg finds it, in the metadata that was just read."""
-    if ref.snapshot_id is not None:
-        if java.snapshot(ref.snapshot_id) is None:
-            raise NotFound(
-                f"{table.name} has no snapshot {ref}: it has expired, or never was. "
-                "Read the table as it is now, or at another snapshot."
-            )
-        return ref.snapshot_id
-    if ref.name is not None:
-        named = java.refs().get(ref.name)
-        if named is None:
-            known = ", ".join(sorted(java.refs().keySet())) or "none yet"
-            raise NotFound(f"{table.name} has no tag or branch {ref.name}. It has: {known}.")
-        return int(named.snapshotId())
-    found = jvm.org.apache.iceberg.util.SnapshotUtil.nullableSnapshotIdAsOfTime(java, ref.at_ms)
-    if found is None:
-        raise NotFound(
-            f"{table.name} keeps no snapshot from {ref} or before: it has expired, or the table is younger. "
-            "Ask for a later time."
-        )
-    return int(found)
+    """In the metadata that was just read, by the rule of who reads without a JVM."""
+    document = jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current())
+    return resolve(read_metadata(str(document).encode()), ref, table.name).snapshot_id

@@ -1,12 +1,15 @@
 """Snapshots: what a table's metadata document says of them, also of a table that PyIceberg has loaded. Pure."""
 
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.storage.tables.metadata import Metadata
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def history_of(table: "Table") -> Metadata:
@@ -26,11 +29,17 @@ def history_of(table: "Table") -> Metadata:
     }
 
 
+def to_moment(at_ms: int) -> datetime:
+    """Milliseconds since 1970, as Iceberg keeps times."""
+    return _EPOCH + timedelta(milliseconds=at_ms)
+
+
 def _snapshot(snapshot: "Snapshot") -> Metadata:
     summary: Any = snapshot.summary
     return {
         "snapshot-id": snapshot.snapshot_id,
         "parent-snapshot-id": snapshot.parent_snapshot_id,
+        "sequence-number": snapshot.sequence_number,
         "timestamp-ms": snapshot.timestamp_ms,
         "schema-id": snapshot.schema_id,
         "summary": dict(summary.additional_properties) if summary is not None else {},

@@ -6,18 +6,17 @@ replay that was stopped, an endpoint that is down) keeps its answers, however ol
 put and look.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headwater.domain.model_book import KnownModel, ModelBook, State
-from headwater.domain.progress import STAMP, Progress
+from headwater.domain.progress import Progress
 from headwater.domain.steps import STEPS
 from headwater.domain.tables import Table
 from headwater.settings import Settings
 from headwater.storage.memo.memo import open_memo
-from headwater.storage.tables.metadata import Metadata, progress_in
+from headwater.storage.tables.metadata import Metadata, progress_at, progress_in
 from headwater.storage.tables.snapshots import history_of
 
 if TYPE_CHECKING:
@@ -81,12 +80,12 @@ class _History:
         return any(moved) or not any(left)
 
     def _then(self, history: Metadata) -> Progress:
-        """At the horizon, or at the oldest snapshot that is left; as it is now where that does not tell."""
+        """At the horizon, or at the oldest snapshot that is left; as it is now where none tells."""
         snapshots = sorted(history["snapshots"], key=lambda snapshot: int(snapshot["timestamp-ms"]))
         before = [snapshot for snapshot in snapshots if snapshot["timestamp-ms"] <= self._horizon_ms]
         then = before[-1] if before else snapshots[0] if snapshots else None
-        stamp = then["summary"].get(STAMP) if then is not None else None
-        return Progress.from_properties(json.loads(stamp)) if stamp is not None else progress_in(history)
+        stamped = progress_at(history, then["snapshot-id"]) if then is not None else None
+        return stamped or progress_in(history)
 
     def _load(self, table: Table) -> Metadata:
         if table.name not in self._loaded:
