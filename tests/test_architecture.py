@@ -170,7 +170,9 @@ def test_reading_imports_no_spark_and_starts_no_java(tmp_path: Path) -> None:
     lake = str(small_lake(tmp_path / "lake"))
     lines = [
         ["settings"], ["flow"], ["run", "--once"], ["status"], ["metrics"], ["search", "refund"], ["trace", CALL_CHUNK],
-        ["sql", "select count(*) from transcripts"], ["show", "captions"], ["quarantine"], ["maintain", "--dry-run"],
+        ["sql", "select count(*) from transcripts"], ["show", "captions"],
+        ["sql", "select count(*) from transcripts", "--as-of", "main"], ["show", "captions", "--as-of", "2099-01-01"],
+        ["trace", CALL_CHUNK, "--as-of", "main"], ["quarantine"], ["maintain", "--dry-run"],
         ["get", "e1", "-o", str(tmp_path / "call.wav")], ["put", "--text", "hello", "--customer", "acme"],
     ]  # fmt: skip
     done = probe(*({"line": [*line, "--lake", lake]} for line in lines))

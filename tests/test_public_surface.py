@@ -28,7 +28,7 @@ def test_a_lake_mirrors_the_commands() -> None:
         "status", "table", "trace",
     }  # fmt: skip
     assert public(Models) == {"activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire"}
-    assert public(TableReader) == {"to_arrow", "to_duckdb", "to_pandas", "to_spark"}
+    assert public(TableReader) == {"snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
 
 
 def test_importing_the_package_is_light() -> None:

@@ -11,6 +11,7 @@ from headwater import settings
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.quarantine import Retried
+from headwater.domain.ref import AsOf, to_ref
 from headwater.errors import Conflict, NotFound, Unavailable
 from headwater.settings import Settings, Value
 from headwater.table_reader import TableReader
@@ -135,13 +136,14 @@ class Lake:
                 if parts.book() == book:
                     raise
 
-    def table(self, name: str, *, all_models: bool = False) -> TableReader:
-        """What the active models made, or with `all_models` what every model made."""
+    def table(self, name: str, *, all_models: bool = False, as_of: AsOf | None = None) -> TableReader:
+        """What the active models of now made, or with `all_models` what every model made; `as_of` as it was then."""
         table = tables.find(name)
         if table is None:
             known = ", ".join(table.short_name for table in tables.TABLES)
             raise NotFound(f"There is no table {name}. These are: {known}.")
-        return TableReader(self._parts, table, frozenset() if all_models else self._parts.book().hidden())
+        hidden = frozenset[str]() if all_models else self._parts.book().hidden()
+        return TableReader(self._parts, table, hidden, to_ref(as_of))
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""
@@ -282,21 +284,26 @@ class Lake:
         reasons = count_reasons(parts.reader, parts.ledger)
         return metrics(self.status(), self.pending(), reasons, parts.ledger, now=parts.clock())
 
-    def trace(self, id: str) -> dict[str, Any]:
+    def trace(self, id: str, *, as_of: AsOf | None = None) -> dict[str, Any]:
+        """`as_of` a time or a tag of all tables: what the tables told of it then."""
         from headwater.upkeep.lineage import trace
 
         parts = self._parts
-        return trace(parts.reader, parts.index, parts.raw_store, id).to_dict()
+        return trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of)).to_dict()
 
-    def sql(self, query: str, *, timeout_seconds: float | None = None) -> dict[str, Any]:
-        """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`."""
+    def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
+        """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.
+
+        `as_of` counts for every table that it names; the answer then says which snapshots were read.
+        """
         from headwater.upkeep.runs_table import dismissals_table, runs_table
 
         parts = self._parts
         parts.queries.start()
         made = {"runs": runs_table, "dismissals": dismissals_table}
         others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
-        return parts.queries.run(query, parts.book().hidden(), others, timeout_seconds=timeout_seconds)
+        hidden, ref = parts.book().hidden(), to_ref(as_of)
+        return parts.queries.run(query, hidden, others, timeout_seconds=timeout_seconds, as_of=ref)
 
 
 def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:

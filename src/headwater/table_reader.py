@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from headwater.components import Components
 from headwater.domain import tables
+from headwater.domain.ref import Ref
+from headwater.errors import NotFound
+from headwater.storage.tables.metadata import MAIN
 
 if TYPE_CHECKING:
     import duckdb
@@ -11,34 +14,70 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from headwater.storage.tables.resolve_ref import SnapshotRead
+    from headwater.storage.tables.time_travel import TablesAt
+
 
 class TableReader:
-    """One table: `lake.table("transcripts").to_pandas()`. `hidden` are models that are not active."""
+    """One table: `lake.table("transcripts").to_pandas()`. `hidden` are models that are not active.
 
-    def __init__(self, components: Components, table: tables.Table, hidden: frozenset[str]) -> None:
+    With a ref it is what the table was then, in the columns that it had then; each call looks the ref up anew.
+    """
+
+    def __init__(
+        self, components: Components, table: tables.Table, hidden: frozenset[str], as_of: Ref | None = None
+    ) -> None:
         self._parts = components
         self._hidden = hidden
+        self._as_of = as_of
         self.table = table
+
+    @property
+    def snapshot(self) -> "SnapshotRead":
+        """The one that is read: its id and when it was committed. NotFound where the table has none."""
+        return self._at(self._as_of or Ref(name=MAIN)).snapshots[0]
 
     def to_arrow(self) -> "pa.Table":
         from headwater.storage.query.reader import scan, seen
 
-        return seen(scan(self._parts.reader, self.table.name), self.table, self._hidden)
+        tables_read = self._at(self._as_of) if self._as_of else self._parts.reader
+        return seen(scan(tables_read, self.table.name), self.table, self._hidden)
 
     def to_pandas(self) -> "pd.DataFrame":
         return self.to_arrow().to_pandas()
 
     def to_duckdb(self) -> "duckdb.DuckDBPyRelation":
-        """A relation to go on querying; its connection has the other tables as views too."""
+        """A relation to go on querying; its connection has the other tables as views too.
+
+        With a ref it has those only where the ref names a state of all of them, as a time does.
+        """
         from headwater.storage.query.reader import duck
 
-        return duck(self._parts.reader, hidden=self._hidden).table(self.table.name)
+        if self._as_of is None:
+            return duck(self._parts.reader, hidden=self._hidden).table(self.table.name)
+        past, wanted = self._widest(self._as_of)
+        return duck(past, wanted, hidden=self._hidden).table(self.table.name)
 
     def to_spark(self) -> "DataFrame":
         """Starts Spark."""
         from headwater.storage.tables.read_table import read_table
 
-        rows = read_table(self._parts.spark, self.table)
-        for column in self.table.model_columns if self._hidden else ():
-            rows = rows.where(~rows[column].isin(*self._hidden))
+        rows = read_table(self._parts.spark, self.table, self._as_of)
+        for column in self.table.model_columns:
+            if self._hidden and column in rows.columns:
+                rows = rows.where(~rows[column].isin(*self._hidden))
         return rows
+
+    def _at(self, ref: Ref, *others: str) -> "TablesAt":
+        from headwater.storage.tables.time_travel import TablesAt
+
+        return TablesAt(self._parts.reader, ref, [self.table.name, *others])
+
+    def _widest(self, ref: Ref) -> "tuple[TablesAt, list[str]]":
+        """All tables, where the ref names a state of all; else this one alone."""
+        own = self._at(ref)
+        others = [table.name for table in tables.TABLES if table != self.table]
+        try:
+            return self._at(ref, *others), [self.table.name, *others]
+        except NotFound:
+            return own, [self.table.name]

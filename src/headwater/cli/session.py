@@ -13,6 +13,7 @@ import click
 from headwater.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from headwater.domain.ref import Ref
     from headwater.lake import Lake
     from headwater.settings import Value
 
@@ -75,6 +76,27 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{value!r} is not a time. Write it as 2026-01-31 or 2026-01-31T09:30:00Z.", param, ctx)
 
+
+class RefName(click.ParamType["Ref"]):
+    """A snapshot's id, a tag or branch, or a time."""
+
+    name = "ref"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Ref":
+        from headwater.domain.ref import Ref
+
+        try:
+            return value if isinstance(value, Ref) else Ref.parse(value)
+        except InvalidRequest as error:
+            self.fail(str(error), param, ctx)
+
+
+as_of_option = click.option(
+    "--as-of",
+    metavar="REF",
+    type=RefName(),
+    help="As it was then: a snapshot's id, a tag or branch, or a time such as 2026-01-31T09:30:00Z.",
+)
 
 GLOBAL_OPTIONS: Final = (
     click.Option(

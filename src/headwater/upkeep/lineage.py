@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
-from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SAID, Table
+from headwater.domain.ref import Ref
+from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SAID, TABLES, Table
 from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.query.history import holding_refs
@@ -21,6 +22,7 @@ from headwater.storage.query.reader import scan
 from headwater.storage.raw.store import RawStore
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.row_filter import Where
+from headwater.storage.tables.time_travel import TablesAt
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
 _CHUNK: Final = ("chunk_id", "chunk", "seq", "model", "fingerprint", "source_table", "source_model", "locator")
@@ -43,6 +45,7 @@ class Trace:
     vectors: tuple[Row, ...]
     quarantined: tuple[Row, ...]
     refs: tuple[Row, ...]
+    as_of: Row | None = None
 
     def to_dict(self) -> Row:
         return {
@@ -52,12 +55,19 @@ class Trace:
             "vectors": list(self.vectors),
             "quarantined": list(self.quarantined),
             "refs": list(self.refs),
+            **({"as_of": self.as_of} if self.as_of else {}),
         }
 
 
-def trace(catalog: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: str) -> Trace:
-    """Raises NotFound where nothing in the lake bears that id."""
-    asked, object_id = _resolve(catalog, name)
+def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: str, as_of: Ref | None = None) -> Trace:
+    """Raises NotFound where nothing in the lake bears that id, or where the ref names no state of all tables.
+
+    With a ref it is what the tables told then. Whether the bytes are there, which vectors are in the index and what
+    holds the rows is as it is now.
+    """
+    past = TablesAt(lake, as_of, [table.name for table in TABLES]) if as_of else None
+    catalog = past or lake
+    asked, object_id = _resolve(catalog, name, as_of)
     events = _events(catalog, object_id)
     refused = _refused(catalog, object_id, asked)
     where = _where(object_id, events)
@@ -71,7 +81,8 @@ def trace(catalog: catalogs.Tables, index: VectorIndex, raw_store: RawStore, nam
         derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
         vectors=tuple(_vector(row, indexed) for row in chunks),
         quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
-        refs=tuple(ref for table in holding for ref in _refs(catalog, table, where)),
+        refs=tuple(ref for table in holding for ref in _refs(lake, table, where)),
+        as_of=past.to_dict() if past else None,
     )
 
 
@@ -103,7 +114,7 @@ def _chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
     return raw_store.chunks(pointer.path, pointer.offset, pointer.size)
 
 
-def _resolve(catalog: catalogs.Tables, name: str) -> tuple[str, str]:
+def _resolve(catalog: catalogs.Tables, name: str, as_of: Ref | None = None) -> tuple[str, str]:
     """What was asked for, freed of prefixes, and the object it belongs to. Paths are tried first: they prune best."""
     asked = _without_store(name.strip())
     if not asked:
@@ -114,6 +125,8 @@ def _resolve(catalog: catalogs.Tables, name: str) -> tuple[str, str]:
             found = scan(catalog, table.name, ["object_id"], {column: candidate}, limit=1)["object_id"].to_pylist()
             if found:
                 return candidate, str(found[0] or candidate)
+    if as_of:
+        raise NotFound(f"At {as_of} nothing in the lake was called {asked}: no object, event or chunk.")
     raise NotFound(
         f"Nothing in the lake is called {asked}: no object, event or chunk. "
         "If it was put just now, headwater run brings it in."

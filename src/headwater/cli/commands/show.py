@@ -1,10 +1,13 @@
 """`headwater show`"""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, as_of_option, with_session
+
+if TYPE_CHECKING:
+    from headwater.domain.ref import Ref
 
 _CELL_WIDTH: Final = 40
 # What a person looks for; the rest is in --json.
@@ -20,12 +23,14 @@ _SHOWN: Final = (
 )
 @click.argument("name", metavar="TABLE")
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(min=1), help="How many rows.")
+@as_of_option
 @with_session
-def command(session: Session, name: str, limit: int) -> None:
+def command(session: Session, name: str, limit: int, as_of: "Ref | None") -> None:
     with session.open() as lake:
         table = lake.table(name).table
-        columns = ", ".join(f'"{column}"' for column in table.schema.names if column != "vector")
-        found = lake.sql(f"SELECT {columns} FROM {table.name} ORDER BY seq DESC LIMIT {limit}")
+        # The table's own, since one of the past may have had others.
+        columns = "COLUMNS(lambda name: name <> 'vector')"
+        found = lake.sql(f"SELECT {columns} FROM {table.name} ORDER BY seq DESC LIMIT {limit}", as_of=as_of)
     session.show({"table": table.name, **found}, _draw)
 
 
@@ -36,6 +41,16 @@ def _draw(document: dict[str, Any]) -> None:
     rows = [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in document["rows"]]
     table(columns, rows, cut=True)
     say(f"{plural(len(rows), 'row')} of {document['table']}, newest first. Whole: --json, or headwater sql.")
+    tell_snapshots(document)
+
+
+def tell_snapshots(document: dict[str, Any], *, stderr: bool = False) -> None:
+    """Where a ref was given, which snapshots were read."""
+    from headwater.cli.output import say
+
+    for read in document.get("as_of", {}).get("snapshots", []):
+        what = f"snapshot {read['snapshot_id']} of {read['committed_at']}" if read["snapshot_id"] else "empty then"
+        say(f"As of {document['as_of']['ref']}: {read['table']}, {what}", stderr=stderr)
 
 
 def short(value: Any) -> str:

@@ -1,10 +1,13 @@
 """`headwater sql`"""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, as_of_option, with_session
+
+if TYPE_CHECKING:
+    from headwater.domain.ref import Ref
 
 _CELL_WIDTH: Final = 80
 
@@ -20,17 +23,19 @@ _CELL_WIDTH: Final = 80
     type=click.FloatRange(min=0, min_open=True),
     help="Stop the query after so long. Default: the setting sql.timeout_seconds.",
 )
+@as_of_option
 @with_session
-def command(session: Session, query: str, timeout: float | None) -> None:
+def command(session: Session, query: str, timeout: float | None, as_of: "Ref | None") -> None:
     with session.open() as lake:
-        session.show(lake.sql(query, timeout_seconds=timeout), _draw)
+        session.show(lake.sql(query, timeout_seconds=timeout, as_of=as_of), _draw)
 
 
 def _draw(answer: dict[str, Any]) -> None:
-    from headwater.cli.commands.show import short
+    from headwater.cli.commands.show import short, tell_snapshots
     from headwater.cli.output import one_line, plural, say, table
 
     columns, rows = answer["columns"], answer["rows"]
     numbers = [name for name in columns if rows and isinstance(rows[0][name], int | float)]
     table(columns, [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in rows], numbers)
     say(plural(len(rows), "row"), stderr=True)
+    tell_snapshots(answer, stderr=True)

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, as_of_option, with_session
 
 if TYPE_CHECKING:
     from rich.tree import Tree
+
+    from headwater.domain.ref import Ref
 
 _VECTORS_SHOWN: Final = 5
 
@@ -17,10 +19,11 @@ _VECTORS_SHOWN: Final = 5
     help="From any ID, path or hit: the object, its event, all that was derived, its vectors; and back.",
 )
 @click.argument("object_id", metavar="ID")
+@as_of_option
 @with_session
-def command(session: Session, object_id: str) -> None:
+def command(session: Session, object_id: str, as_of: "Ref | None") -> None:
     with session.open() as lake:
-        session.show(lake.trace(object_id), draw)
+        session.show(lake.trace(object_id, as_of=as_of), draw)
 
 
 def draw(trace: dict[str, Any]) -> None:
@@ -28,7 +31,8 @@ def draw(trace: dict[str, Any]) -> None:
 
     from headwater.cli.output import console, text
 
-    tree = Tree(text(trace["object"]["id"], "bold"), guide_style="dim")
+    then = f"  as of {trace['as_of']['ref']}" if "as_of" in trace else ""
+    tree = Tree(text(trace["object"]["id"] + then, "bold"), guide_style="dim")
     tree.add(text(_object(trace["object"])))
     if event := trace["event"]:
         tree.add(text(f"event {event['event_id']}  {event['customer']}  {event['occurred_at']}"))

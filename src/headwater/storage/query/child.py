@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from headwater.domain.ref import Ref
 from headwater.errors import HeadwaterError, InternalError
 from headwater.settings import resolve
 from headwater.storage.query.engine import OutOfMemory, out_of_memory
@@ -63,11 +64,11 @@ class QueryChild:
         from headwater.storage.query.reader import open_answer
 
         given = {name: pa.ipc.open_stream(data).read_all() for name, data in others.items()}
-        memory_mb = request["memory_mb"]
+        memory_mb, as_of = request["memory_mb"], Ref.parse(request["as_of"]) if request["as_of"] else None
         lines: list[str] = []
         taken = 0
         with (
-            open_answer(self._reader, request["query"], request["hidden"], given, memory_mb) as answer,
+            open_answer(self._reader, request["query"], request["hidden"], given, memory_mb, as_of) as answer,
             _bounded(resource.RLIMIT_FSIZE, 0),
         ):
             for rows in answer.rows:
@@ -76,7 +77,8 @@ class QueryChild:
                 if taken > memory_mb << 20:
                     raise out_of_memory(memory_mb)
                 lines.append(text)
-            return f'{{"columns": {json.dumps(answer.columns)}, "rows": [{",".join(lines)}]}}'.encode()
+            past = f', "as_of": {json.dumps(answer.as_of)}' if answer.as_of else ""
+            return f'{{"columns": {json.dumps(answer.columns)}, "rows": [{",".join(lines)}]{past}}}'.encode()
 
 
 def _told(error: HeadwaterError) -> bytes:

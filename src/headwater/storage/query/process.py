@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater import errors
+from headwater.domain.ref import Ref
 from headwater.errors import HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import SETTINGS, Settings
 from headwater.storage.query.child import LENGTH, frame
@@ -42,11 +43,13 @@ class QueryProcesses:
         others: "Mapping[str, pa.Table]",
         *,
         timeout_seconds: float | None = None,
+        as_of: Ref | None = None,
     ) -> dict[str, Any]:
-        """`{"columns": […], "rows": [{…}]}`; the settings' own limit of time unless another is given."""
+        """`{"columns": […], "rows": [{…}]}`, as `run_sql`; the settings' own limit of time unless another is given."""
         seconds = self._settings.number("sql.timeout_seconds") if timeout_seconds is None else timeout_seconds
         memory_mb = self._settings.whole("sql.memory_mb")
         request = {"query": query, "hidden": sorted(hidden), "others": list(others), "memory_mb": memory_mb}
+        request["as_of"] = str(as_of) if as_of else None
         frames = b"".join(map(frame, [json.dumps(request).encode(), *map(_stream, others.values())]))
         child = self._take()
         try:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headwater import faults
 from headwater.domain import tables
+from headwater.domain.ref import Ref
 from headwater.storage.query.engine import Engine, open_engine
 from headwater.storage.query.plain_rows import distinct_names, to_json_rows
 from headwater.storage.query.statement import ALL_MODELS, parse
@@ -22,6 +23,7 @@ from headwater.storage.query.table_source import CannotRead, read_by_pyiceberg, 
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.expired_scan import plan_again
 from headwater.storage.tables.row_filter import Where, condition_of, expression_of, names
+from headwater.storage.tables.time_travel import TablesAt
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -38,15 +40,18 @@ def scan(
     where: Where | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """Rows whose columns equal a value, are in a collection or lie `Between`; files are pruned by the same rule."""
-    return plan_again(lambda: _scan_newest(catalog, name, columns, where or {}, limit))
+    """Rows whose columns equal a value, are in a collection or lie `Between`; files are pruned by the same rule.
+
+    Of `TablesAt` they are those of then; a column that is asked for and came later is null.
+    """
+    return plan_again(lambda: _scan_planned(catalog, name, columns, where or {}, limit))
 
 
-def _scan_newest(
+def _scan_planned(
     catalog: catalogs.Tables, name: str, columns: Sequence[str] | None, where: Where, limit: int | None
 ) -> pa.Table:
     table = catalogs.load(catalog, name)
-    chosen = tuple(columns) if columns is not None else _columns(table)
+    chosen, there = tuple(columns) if columns is not None else _columns(table), _columns(table)
     value = tables.find(".".join(table.name()))
     known = value is not None and set(chosen) <= set(value.schema.names)
     schema = pa.schema([value.schema.field(name) for name in chosen]) if value and known else None
@@ -54,8 +59,17 @@ def _scan_newest(
         tasks = plan(table, where)
         if not tasks and schema is not None:
             return pa.Table.from_batches([], schema)  # not schema.empty_table(): that loads pandas
-        rows = _scan(table, tasks, chosen, where, limit)
-    return rows.cast(schema) if schema is not None else rows
+        present = [name for name in chosen if schema is None or name in there]
+        rows = _scan(table, tasks, present, where, limit)
+    return _conform(rows, schema) if schema is not None else rows
+
+
+def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    for number, field in enumerate(schema):
+        if field.name not in rows.column_names:
+            schema = schema.set(number, field.with_nullable(True))
+            rows = rows.add_column(number, field.name, pa.nulls(len(rows), field.type))
+    return rows.cast(schema)
 
 
 def plan(table: "IcebergTable", where: Where) -> "list[FileScanTask]":
@@ -68,7 +82,7 @@ def duck(
 ) -> "DuckDBPyConnection":
     """A DuckDB connection with a view per table, as `silver.transcripts` and `transcripts`; it reaches nothing else.
 
-    It has the files of now, and fails where these have expired since.
+    It has the files of the moment, and fails where these have expired since.
     `hidden` are the fingerprints of models that are not active: their rows are in `all_models.transcripts` alone.
     """
     engine = Engine()
@@ -81,10 +95,14 @@ def duck(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows come as they are made. Of two columns with one name the second has a number."""
+    """Rows come as they are made. Of two columns with one name the second has a number.
+
+    `as_of` are the snapshots that were read, where a ref was given.
+    """
 
     columns: list[str]
     rows: Iterator[list[dict[str, Any]]]
+    as_of: dict[str, Any] | None = None
 
 
 def run_sql(
@@ -92,12 +110,17 @@ def run_sql(
     query: str,
     hidden: Collection[str] = (),
     others: Mapping[str, pa.Table] | None = None,
+    as_of: Ref | None = None,
 ) -> dict[str, Any]:
-    """`{"columns": […], "rows": [{…}]}`; one statement that reads, over the tables it names and `others`."""
+    """`{"columns": […], "rows": [{…}]}`; one statement that reads, over the tables it names and `others`.
+
+    With a ref, `as_of` tells the snapshots that were read: see `TablesAt.to_dict`.
+    """
 
     def read() -> dict[str, Any]:
-        with open_answer(catalog, query, hidden, others) as answer:
-            return {"columns": answer.columns, "rows": [row for rows in answer.rows for row in rows]}
+        with open_answer(catalog, query, hidden, others, as_of=as_of) as answer:
+            found = {"columns": answer.columns, "rows": [row for rows in answer.rows for row in rows]}
+            return found | ({"as_of": answer.as_of} if answer.as_of else {})
 
     return plan_again(read)
 
@@ -109,27 +132,32 @@ def open_answer(
     hidden: Collection[str] = (),
     others: Mapping[str, pa.Table] | None = None,
     memory_mb: int | None = None,
+    as_of: Ref | None = None,
 ) -> Iterator[Answer]:
-    """Raises SnapshotExpired where files go while they are read: who reads to the end can `plan_again`."""
+    """Raises SnapshotExpired where files go while they are read: who reads to the end can `plan_again`.
+
+    `as_of` is of every table that the query names; NotFound where one of them does not have it.
+    """
     others = others or {}
     with open_engine(memory_mb) as engine:
         statement = parse(engine.connection, query)
-        wanted = statement.tables(frozenset(others))
-        for table in tables.TABLES:
-            if table.name in wanted:
-                _create_views(engine, catalog, table, hidden)
+        named = statement.tables(frozenset(others))
+        wanted = [table for table in tables.TABLES if table.name in named]
+        past = TablesAt(catalog, as_of, [table.name for table in wanted]) if as_of else None
+        for table in wanted:
+            _create_views(engine, past or catalog, table, hidden)
         for name, rows in others.items():
             engine.connection.register(name, rows)
         engine.lock()
         faults.point("sql.planned")
         batches = engine.connection.sql(statement.text).to_arrow_reader(_ROWS_AT_ONCE)
         plain = (to_json_rows(pa.Table.from_batches([batch])) for batch in batches)
-        yield Answer(distinct_names(batches.schema.names), plain)
+        yield Answer(distinct_names(batches.schema.names), plain, past.to_dict() if past else None)
 
 
 def seen(rows: pa.Table, table: tables.Table, hidden: Collection[str]) -> pa.Table:
     """Without the rows of models that are not active."""
-    for name in table.model_columns if hidden else ():
+    for name in [name for name in table.model_columns if hidden and name in rows.column_names]:
         rows = rows.filter(pc.invert(pc.is_in(rows[name], value_set=pa.array(sorted(hidden)))))
     return rows
 
@@ -152,14 +180,16 @@ def _create_views(engine: Engine, catalog: catalogs.Tables, table: tables.Table,
     for schema in (table.name.partition(".")[0], ALL_MODELS):
         engine.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     whole = f"{ALL_MODELS}.{table.short_name}"
-    engine.connection.execute(f"CREATE VIEW {whole} AS SELECT {names(_columns(iceberg))} FROM {source}")
-    engine.connection.execute(f"CREATE VIEW {table.name} AS FROM {whole} WHERE {_seen(table, hidden)}")
+    columns = _columns(iceberg)
+    engine.connection.execute(f"CREATE VIEW {whole} AS SELECT {names(columns)} FROM {source}")
+    engine.connection.execute(f"CREATE VIEW {table.name} AS FROM {whole} WHERE {_seen(table, columns, hidden)}")
     engine.connection.execute(f"CREATE VIEW main.{table.short_name} AS FROM {table.name}")
 
 
-def _seen(table: tables.Table, hidden: Collection[str]) -> str:
-    parts = [f"NOT {condition_of({name: sorted(hidden)})}" for name in table.model_columns if hidden]
-    return " AND ".join(parts) or "true"
+def _seen(table: tables.Table, columns: Collection[str], hidden: Collection[str]) -> str:
+    """Rows from before a table knew models are nobody's to hide."""
+    of_models = [name for name in table.model_columns if hidden and name in columns]
+    return " AND ".join(f"NOT {condition_of({name: sorted(hidden)})}" for name in of_models) or "true"
 
 
 def _scan(
