@@ -1,15 +1,19 @@
 """Spark reads and rewrites tables through one door: what is wrong with a table is an error of ours, with the next move,
 when a DataFrame is made and when it is carried out."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from lakes import parts_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sample_rows import rows
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.domain.ref import Ref
@@ -17,6 +21,7 @@ from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import (
     AccessRefused,
     Conflict,
+    HeadwaterError,
     InternalError,
     NotFound,
     OutcomeUnknown,
@@ -175,6 +180,54 @@ def test_a_mistake_of_ours_in_a_query_is_an_internal_error_and_one_that_is_not_t
     bug = KeyError("a")
     assert translate(bug) is bug
     assert current_snapshot_id(Committer(lake.settings).tables.base(MESSAGES.name).metadata) == snapshots(lake)[-1]
+
+
+def wait_in(marker: Path, rows: DataFrame) -> DataFrame:
+    """The same rows, from a task that says when it has begun and then takes a minute."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        marker.touch()
+        time.sleep(60)
+        yield from batches
+
+    return rows.mapInArrow(work, rows.schema)
+
+
+def when_begun(marker: Path, act: Callable[[], object]) -> threading.Thread:
+    def watch() -> None:
+        wait_until(marker.exists)
+        act()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_a_read_that_is_cancelled_is_no_error_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever stops a run must know it from one that failed."""
+    marker = tmp_path / "begun"
+    stopper = when_begun(marker, spark.sparkContext.cancelAllJobs)
+    with pytest.raises(Exception, match="cancelled") as cancelled:
+        collect(wait_in(marker, spark.range(1)))
+    stopper.join()
+    assert not isinstance(cancelled.value, HeadwaterError)
+
+
+def test_a_batch_that_a_stopped_stream_breaks_off_is_no_error_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
+    marker, raised = tmp_path / "begun", []
+
+    def take(batch: DataFrame, _number: int) -> None:
+        try:
+            to_arrow(wait_in(marker, batch))
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    source = spark.readStream.format("rate").option("rowsPerSecond", 5).load().select("value")
+    query = source.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "notes")).start()
+    when_begun(marker, query.stop).join()
+    wait_until(lambda: bool(raised))
+    assert [isinstance(error, HeadwaterError) for error in raised] == [False]
 
 
 AT = "\n\tat org.apache.iceberg.exceptions.ValidationException.check(ValidationException.java:49)"

@@ -3,7 +3,7 @@
 Whatever the door itself does is translated where it is done. A DataFrame is only a plan, and what is wrong with its
 table may come out when it is made or an hour later, when it is carried out: so the actions are the door's as well
 (`read_table`), and `storage.spark.errors` translates whatever a whole task raises.
-A connection to the JVM that broke is not told here: whether the JVM still lives is known above.
+A connection to the JVM that broke stays what it is here: whether the JVM still lives is known above.
 """
 
 import re
@@ -50,6 +50,8 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 # As they stand in a stack trace: followed by what they say, or by nothing; a frame goes on with a method's name.
 _ICEBERG: Final = re.compile(r"\borg\.apache\.iceberg\.(?:exceptions|jdbc)\.(\w+)(?=:|\s|$)(?:: (.*))?", re.MULTILINE)
 _AWS: Final = re.compile(r"\bsoftware\.amazon\.awssdk\.[\w.]+Exception: (.*)")
+# By cancelAllJobs, or by a stream that is stopped while it has a batch in hand.
+_CANCELLED: Final = re.compile(r"\bSPARK_JOB_CANCELLED\b|\bJob \d+ cancelled\b|Interrupt(?:ed)?Exception\b")
 _FORBIDDEN: Final = re.compile(r"Status Code: 40[13]\b")
 _PASSING: Final = {
     "OutOfMemoryError": "Spark ran out of memory: give it more by spark.memory_mb, or take smaller batches",
@@ -65,12 +67,15 @@ _PASSING: Final = {
 @contextmanager
 def translated_java(table: str = "", *, writing: bool = False) -> Iterator[None]:
     """Around what the JVM is asked about a table. What nobody has foreseen is an InternalError; while writing it is
-    Unavailable, because nothing of it can have been committed."""
+    Unavailable, because nothing of it can have been committed.
+
+    A read that was cancelled says so in Spark's words: whoever stops a run cancels its jobs, which is no error.
+    """
     try:
         yield
     except Exception as error:
         ours = java_error(error, table)
-        if ours is None:
+        if ours is None or (not writing and _is_cancelled(error)):
             raise
         if writing and type(ours) is InternalError:
             ours = Unavailable(f"{table} cannot be written: {_cause(error)}. Try again.")
@@ -100,6 +105,10 @@ def is_of_jvm(error: Exception) -> bool:
     from pyspark.errors import PySparkException
 
     return isinstance(error, Py4JJavaError | PySparkException)
+
+
+def _is_cancelled(error: Exception) -> bool:
+    return bool(_CANCELLED.search(str(error)))
 
 
 def _about_table(text: str, table: str) -> HeadwaterError | None:
@@ -151,7 +160,7 @@ def _expired(file: str) -> SnapshotExpired:
     """Which of the two it is, the next run finds out: it plans on the table as it is then."""
     return SnapshotExpired(
         f"{file} is gone: most likely its table was rewritten, and its old files expired while Spark read them. "
-        f"{SAFE} If the same file is told again it is missing, not expired: bring it back from a copy.",
+        f"{SAFE} If the same file is named again it is missing, not expired: bring it back from a copy.",
         file,
     )
 
