@@ -26,7 +26,7 @@ from headwater.flow.drive.pending import expect_due
 from headwater.lake import Lake
 from headwater.storage.io.local_path import local_path
 from headwater.storage.tables.commit import Committer
-from headwater.storage.tables.expire_snapshots import took_files
+from headwater.storage.tables.expire_snapshots import removed_files
 from headwater.upkeep.quarantine import count_waiting_for, is_any_waiting
 
 BAD = "audio/acme/2026-03-01/cut.wav"
@@ -161,7 +161,7 @@ def attempts(lake: Lake, part: str) -> list[int]:
 
 def removals(lake: Lake) -> int:
     metadata = Committer(lake.settings).tables.base(QUARANTINE.name).metadata
-    return sum(took_files(snapshot) for snapshot in metadata["snapshots"])
+    return sum(removed_files(snapshot) for snapshot in metadata["snapshots"])
 
 
 def test_what_is_dismissed_is_not_tried_again_and_what_is_tried_again_is_taken_out_by_the_portion(

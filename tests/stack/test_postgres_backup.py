@@ -15,7 +15,7 @@ from headwater.cli.main import main
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES
 from headwater.errors import Conflict, NotFound
 from headwater.settings import FILE_NAME, Settings
-from headwater.storage.tables.current_metadata import read_pointers
+from headwater.storage.tables.current_metadata import read_all_locations
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 
 
@@ -27,7 +27,7 @@ def test_a_lost_database_comes_back(stack_lake: Settings, postgres_uri: str, tmp
         parts.ledger.claim_first("event", [("m1", "11", 0, 0), ("m2", "22", 3, 7)])
         for _ in range(2):
             parts.ledger.finish_run(parts.ledger.start_run("run", parts.clock()), "done", parts.clock())
-        before = read_pointers(parts.catalog)
+        before = read_all_locations(parts.catalog)
     assert set(before) == {table.name for table in TABLES}
     assert main(["backup", str(file), "--lake", str(lake)]) == 0
     with psycopg.connect(postgres_uri, autocommit=True) as connection:
@@ -36,7 +36,7 @@ def test_a_lost_database_comes_back(stack_lake: Settings, postgres_uri: str, tmp
     assert main(["restore", str(file), "--lake", str(lake)]) == 0
     with lakes.open(lake) as opened:
         parts = parts_of(opened)
-        assert read_pointers(parts.catalog) == before
+        assert read_all_locations(parts.catalog) == before
         assert parts.ledger.claim_first("event", [("m2", "22", 0, 0)]) == {"m2": ("22", 3, 7)}
         assert parts.ledger.start_run("run", parts.clock()) > 2, "the database counts on from what was restored"
 

@@ -50,7 +50,7 @@ from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import collect, is_empty, iterate, read_table
-from headwater.storage.tables.rewrite_files import remove_numbered
+from headwater.storage.tables.rewrite_files import remove_seqs
 from headwater.storage.tables.writer import TableWriter
 
 _PORTION_ROWS: Final = 20_000  # whose events are read at once, to begin with
@@ -113,7 +113,7 @@ class Retrying:
                 failed = self._derive(pending.where(within), spent)
                 failed += self._embed(held.where(within & (F.col("step") == EMBED.name)), spent)
                 total += Retried(len(some), max(0, len(some) - failed), failed)
-            remove_numbered(self.writer, QUARANTINE, numbers)
+            remove_seqs(self.writer, QUARANTINE, numbers)
         return total
 
     @contextmanager

@@ -37,7 +37,7 @@ from headwater.storage.ledger.model_book import read_book
 from headwater.storage.spark.session import POOL
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import collect, read_table
-from headwater.storage.tables.rewrite_files import remove_numbered
+from headwater.storage.tables.rewrite_files import remove_seqs
 from headwater.storage.tables.writer import TableWriter
 
 _POOL: Final = "stragglers"
@@ -137,7 +137,7 @@ class Stragglers:
             numbers = sorted(self._done)
             self._portion = min(_PORTION_MAX, 2 * self._portion) if len(numbers) >= self._portion else self._portion
             self._removed_at = time.monotonic()
-        remove_numbered(self.writer, QUARANTINE, numbers)
+        remove_seqs(self.writer, QUARANTINE, numbers)
         with self._lock:
             self._done -= set(numbers)
 

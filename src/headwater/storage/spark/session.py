@@ -71,7 +71,7 @@ _engine: _Engine | None = None
 _lock = threading.RLock()
 
 
-def _say(sentence: str) -> None:
+def _print_to_stderr(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
@@ -79,7 +79,7 @@ def start_spark(
     settings: Settings,
     *,
     app_name: str = "headwater",
-    report: Callable[[str], None] = _say,
+    report: Callable[[str], None] = _print_to_stderr,
     record: Path | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> "SparkSession":
@@ -119,7 +119,7 @@ def stop_spark(session: "SparkSession") -> None:
             return
         _engine.sessions.remove(session)
         try:
-            with _unless_gone():
+            with _jvm_may_be_gone():
                 for query in session.streams.active:
                     query.stop()
         finally:
@@ -139,7 +139,7 @@ def how_jvm_ended(patience_seconds: float = 0.0) -> str:
 
 
 @contextmanager
-def _unless_gone() -> Iterator[None]:
+def _jvm_may_be_gone() -> Iterator[None]:
     """To stop what has ended already is no error; whoever worked with it has heard of it."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -267,7 +267,7 @@ def _write_no_checksums(session: "SparkSession") -> None:
 
 def _stop_engine(engine: _Engine) -> None:
     try:
-        with _unless_gone():
+        with _jvm_may_be_gone():
             engine.root.stop()
     finally:
         _forget_engine(engine)

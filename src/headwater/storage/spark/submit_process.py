@@ -26,7 +26,7 @@ def run_submitted(line: Sequence[str], environment: Mapping[str, str]) -> int:
         def pass_on(number: int, _frame: FrameType | None) -> None:
             with suppress(ProcessLookupError):
                 if driver := _driver(submit.pid):
-                    os.kill(driver, _told(number))
+                    os.kill(driver, _signal_for_driver(number))
                 else:
                     os.killpg(submit.pid, signal.SIGTERM)
 
@@ -42,7 +42,7 @@ def run_submitted(line: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _told(number: int) -> int:
+def _signal_for_driver(number: int) -> int:
     """A terminal that is closed asks for the same as whoever asks to stop; the driver knows no SIGHUP."""
     return signal.SIGTERM if number == signal.SIGHUP else number
 

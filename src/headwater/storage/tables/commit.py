@@ -96,35 +96,35 @@ class Committer:
 
         Conflict comes from `propose`. OutcomeUnknown where the catalog tells neither way for a minute.
         """
-        own = _Own()
+        own = _OwnAttempts()
         for _ in range(ATTEMPTS):
             try:
                 proposal = propose()
             except Exception as error:  # Conflict, or what PyIceberg requires and does not find
                 if own.unanswered and self._landed_late(table, own, own.unanswered, error):
-                    return self._end(table, own.unanswered, own.last)
+                    return self._clean_up(table, own.unanswered, own.last)
                 raise
             if proposal is None:
-                return own.unanswered and self._end(table, own.unanswered, own.last)
+                return own.unanswered and self._clean_up(table, own.unanswered, own.last)
             base, edit = proposal
             faults.point("commit.proposed")
-            if self._lands(table, base, edit, own):
+            if self._attempt(table, base, edit, own):
                 faults.point("commit.landed")
-                return self._end(table, base, edit)
+                return self._clean_up(table, base, edit)
         raise Unavailable(f"{table} is committed to so often that this commit found no room. Try again.")
 
-    def _end(self, table: str, base: Base, edit: Edit) -> Base:
+    def _clean_up(self, table: str, base: Base, edit: Edit) -> Base:
         if edit.expired:
-            self._let_go(table, base, edit.expired)
+            self._delete_unreachable(table, base, edit.expired)
         return base
 
-    def _landed_late(self, table: str, own: "_Own", base: Base, error: Exception) -> bool:
+    def _landed_late(self, table: str, own: "_OwnAttempts", base: Base, error: Exception) -> bool:
         """Whether what now stands in the way of trying again is an attempt of ours that was given up too early."""
-        found = self._look(table)
+        found = self._read_patiently(table)
         if own.is_in(found):
             return True
         if isinstance(error, HeadwaterError) and error.retryable and found.location == base.location:
-            raise _unknown(table, error) from error  # it may still be on its way
+            raise _outcome_unknown(table, error) from error  # it may still be on its way
         return False
 
     def expire(self, table: str, keep: Keep) -> int:
@@ -140,10 +140,10 @@ class Committer:
 
         return len(gone) if self.commit(table, propose) is not None else 0
 
-    def _let_go(self, table: str, before: Base, expired: Collection[int]) -> None:
+    def _delete_unreachable(self, table: str, before: Base, expired: Collection[int]) -> None:
         """Delete the files that only these snapshots needed, of those that are out of the table now.
 
-        The commit has landed, so trouble here is told and left: files that no snapshot names harm nobody.
+        The commit has landed, so trouble here is noted and left: files that no snapshot names harm nobody.
         """
         try:
             now = self.tables.base(table).metadata
@@ -152,16 +152,16 @@ class Committer:
             found = self._reachable_files(table).unreachable(now.get("snapshots", ()), out)
             self.files.delete(found.files)
             if found.unread:
-                _note_left(table, f"{len(found.unread)} cannot be read: {', '.join(found.unread)}")
+                _note_not_deleted(table, f"{len(found.unread)} cannot be read: {', '.join(found.unread)}")
         except Exception as error:  # of a catalog, a disk, an object store or Avro
-            _note_left(table, str(error).partition("\n")[0])
+            _note_not_deleted(table, str(error).partition("\n")[0])
 
     def _reachable_files(self, table: str) -> "ReachableFiles":
         from headwater.storage.tables.unreachable_files import ReachableFiles, warehouse_io
 
         return self._reachable.setdefault(table, ReachableFiles(warehouse_io(self._settings)))
 
-    def _lands(self, table: str, base: Base, edit: Edit, own: "_Own") -> bool:
+    def _attempt(self, table: str, base: Base, edit: Edit, own: "_OwnAttempts") -> bool:
         own.note(edit)
         try:
             done = self.tables.attempt(table, base, edit)
@@ -169,17 +169,17 @@ class Committer:
             # It may yet land, so what it names stays, whatever is found now.
             own.unanswered = base
             own.locations |= {lost.location} if lost.location else set()
-            return own.is_in(self._look(table))
+            return own.is_in(self._read_patiently(table))
         if done.landed:
             self.files.delete(done.unnamed)
             return True
         own.locations |= {done.location} if done.location else set()
-        if own.is_in(self._look(table)):
+        if own.is_in(self._read_patiently(table)):
             return True
         self.files.delete([done.location] if done.location else [])
         return False
 
-    def _look(self, table: str) -> Base:
+    def _read_patiently(self, table: str) -> Base:
         """The table as it is now; a catalog that does not answer is asked again for a while."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
@@ -187,11 +187,11 @@ class Committer:
                 return self.tables.base(table)
             except HeadwaterError as error:
                 if not error.retryable or time.monotonic() > deadline:
-                    raise _unknown(table, error) from error
+                    raise _outcome_unknown(table, error) from error
             time.sleep(LOOK_SECONDS)
 
 
-class _Own:
+class _OwnAttempts:
     """What a commit of ours is known by, in any of its attempts; `unanswered` is the base of one that may yet land."""
 
     def __init__(self) -> None:
@@ -228,11 +228,11 @@ def _is_done(edit: Edit, found: Metadata) -> bool:
     )
 
 
-def _note_left(table: str, detail: str) -> None:
+def _note_not_deleted(table: str, detail: str) -> None:
     telemetry.note("expiry.left", level="warning", table=table, detail=detail[:300])
 
 
-def _unknown(table: str, error: HeadwaterError) -> OutcomeUnknown:
+def _outcome_unknown(table: str, error: HeadwaterError) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"It is unknown whether the commit to {table} landed: {str(error).rstrip('.')}. "
         "The next run finds out by reading the table; no file was deleted."

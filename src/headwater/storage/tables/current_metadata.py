@@ -1,4 +1,4 @@
-"""Catalog pointers: which metadata file is each table's current one, read at one instant and set at one instant."""
+"""Current metadata: which metadata file is each table's current one, for all tables read and set at one instant."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
 
-def read_pointers(catalog: "Catalog") -> dict[str, str]:
+def read_all_locations(catalog: "Catalog") -> dict[str, str]:
     """By table. One statement, so what is read is a state that the lake was in."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import select
@@ -24,7 +24,7 @@ def read_pointers(catalog: "Catalog") -> dict[str, str]:
     return {f"{namespace}.{name}": str(location) for namespace, name, location in rows if location}
 
 
-def set_pointers(catalog: "Catalog", pointers: Mapping[str, str]) -> None:
+def set_all_locations(catalog: "Catalog", locations: Mapping[str, str]) -> None:
     """All or none, whatever they were before; no file is deleted. Twice is once."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import delete, insert
@@ -32,10 +32,10 @@ def set_pointers(catalog: "Catalog", pointers: Mapping[str, str]) -> None:
 
     known = _in_sql(catalog)
     with translated("the catalog"):
-        for namespace in {table.rpartition(".")[0] for table in pointers}:
+        for namespace in {table.rpartition(".")[0] for table in locations}:
             known.create_namespace_if_not_exists(namespace)
         with Session(known.engine) as session:
-            for table, metadata in pointers.items():
+            for table, metadata in locations.items():
                 namespace, _, name = table.rpartition(".")
                 row = known._create_table_row(namespace, name, metadata)
                 key = ("catalog_name", "table_namespace", "table_name")

@@ -39,11 +39,11 @@ def write_files(jvm: Any, java: JavaObject, table: Table, rows: pa.Table, files:
     """Iceberg's descriptions of the files, which last when this returns."""
     schema = _with_ids(table.schema, json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(java.schema()))["fields"])
     together = unpartitioned_spec(java)
-    pieces = [(day, piece.cast(schema)) for day, piece in laid_out(table, rows, apart=together is None)]
+    pieces = [(day, piece.cast(schema)) for day, piece in split_by_day(table, rows, apart=together is None)]
     with ThreadPoolExecutor(min(_WRITERS, len(pieces)), "data files") as pool:
         places = list(pool.map(lambda pair: _write(jvm, java, table, *pair), pieces))
     files.sync(places)
-    return [_described(jvm, java, table, day, place, together) for (day, _), place in zip(pieces, places, strict=True)]
+    return [_data_file(jvm, java, table, day, place, together) for (day, _), place in zip(pieces, places, strict=True)]
 
 
 def unpartitioned_spec(java: JavaObject) -> JavaObject | None:
@@ -51,7 +51,7 @@ def unpartitioned_spec(java: JavaObject) -> JavaObject | None:
     return next((spec for spec in java.specs().values() if spec.isUnpartitioned()), None)
 
 
-def laid_out(table: Table, rows: pa.Table, *, apart: bool = False) -> list[tuple[Day, pa.Table]]:
+def split_by_day(table: Table, rows: pa.Table, *, apart: bool = False) -> list[tuple[Day, pa.Table]]:
     """Pure: rows by the file they go into; None is that of days which have none of their own. `apart`: all have."""
     days = pc.cast(pc.floor_temporal(rows[table.day], unit="day"), pa.date32())
     counted = days.value_counts()
@@ -90,7 +90,7 @@ def _partition(table: Table, day: Day) -> str:
     return f"{table.day}_day={day}"
 
 
-def _described(
+def _data_file(
     jvm: Any, java: JavaObject, table: Table, day: Day, location: str, together: JavaObject | None
 ) -> JavaObject:
     written = java.io().newInputFile(location)

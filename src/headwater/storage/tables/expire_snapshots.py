@@ -51,8 +51,10 @@ def expirable(metadata: Metadata, keep: Keep, now_ms: int) -> frozenset[int]:
     lineage = list(ancestors(metadata))
     inside = {snapshot["snapshot-id"] for snapshot in lineage}
     others = [one for one in metadata.get("snapshots", ()) if one["snapshot-id"] not in inside]
-    kept = _named(metadata, now_ms) | _spaced(lineage, keep, now_ms) | _replaced(metadata, keep, now_ms)
-    kept |= _aside(others, _took_and_before(metadata), keep, now_ms)
+    kept = (
+        _referenced(metadata, now_ms) | _one_per_span(lineage, keep, now_ms) | _lately_replaced(metadata, keep, now_ms)
+    )
+    kept |= _off_lineage(others, _removals_and_parents(metadata), keep, now_ms)
     return frozenset(snapshot_ids(metadata) - kept)
 
 
@@ -65,11 +67,11 @@ def ancestors(metadata: Metadata) -> Iterator[Metadata]:
         found = by_id.get(found.get("parent-snapshot-id"))
 
 
-def took_files(snapshot: Metadata) -> bool:
+def removed_files(snapshot: Metadata) -> bool:
     return int((snapshot.get("summary") or {}).get("deleted-data-files") or 0) > 0
 
 
-def _named(metadata: Metadata, now_ms: int) -> set[int]:
+def _referenced(metadata: Metadata, now_ms: int) -> set[int]:
     """By tags and branches that have not aged. As Iceberg has it, a tag is as old as the snapshot that it names."""
     made_at = {one["snapshot-id"]: one["timestamp-ms"] for one in metadata.get("snapshots", ())}
     refs: Metadata = metadata.get("refs") or {}
@@ -82,17 +84,17 @@ def _named(metadata: Metadata, now_ms: int) -> set[int]:
     }
 
 
-def _took_and_before(metadata: Metadata) -> dict[int, int]:
+def _removals_and_parents(metadata: Metadata) -> dict[int, int]:
     """The snapshots that took files out, each with the one before it, which has these files still."""
     there = snapshot_ids(metadata)
     return {
         one["snapshot-id"]: one["parent-snapshot-id"]
         for one in sorted(metadata.get("snapshots", ()), key=_age_order)
-        if one.get("parent-snapshot-id") in there and took_files(one)
+        if one.get("parent-snapshot-id") in there and removed_files(one)
     }
 
 
-def _replaced(metadata: Metadata, keep: Keep, now_ms: int) -> set[int]:
+def _lately_replaced(metadata: Metadata, keep: Keep, now_ms: int) -> set[int]:
     """Those that took files out within the hour, each with the one before it.
 
     Of each minute the first alone: what was there when it began is in that one, however often files are taken out.
@@ -101,13 +103,13 @@ def _replaced(metadata: Metadata, keep: Keep, now_ms: int) -> set[int]:
     since = (now_ms - readable_ms) // MINUTE_MS  # a minute goes as a whole: its first stands for the last
     made_at = {one["snapshot-id"]: one["timestamp-ms"] for one in metadata.get("snapshots", ())}
     first: dict[int, tuple[int, int]] = {}
-    for pair in _took_and_before(metadata).items():
+    for pair in _removals_and_parents(metadata).items():
         if readable_ms and (minute := made_at[pair[0]] // MINUTE_MS) >= since:
             first.setdefault(minute, pair)
     return {number for pair in first.values() for number in pair}
 
 
-def _aside(others: list[Metadata], took: Mapping[int, int], keep: Keep, now_ms: int) -> set[int]:
+def _off_lineage(others: list[Metadata], took: Mapping[int, int], keep: Keep, now_ms: int) -> set[int]:
     """Of those that are no ancestors any more: the last of each span, and a few more.
 
     One that was on the line looks, once the next was let go, as one that was staged or rolled back; that may be wanted
@@ -129,7 +131,7 @@ def _age_order(snapshot: Metadata) -> tuple[int, int]:
     return snapshot["timestamp-ms"], snapshot.get("sequence-number") or 0
 
 
-def _spaced(lineage: list[Metadata], keep: Keep, now_ms: int) -> set[int]:
+def _one_per_span(lineage: list[Metadata], keep: Keep, now_ms: int) -> set[int]:
     horizon, spans = keep.horizon(now_ms), set()
     newest = [one for one in lineage[: keep.newest] if not keep.age or one["timestamp-ms"] >= horizon]
     kept = {snapshot["snapshot-id"] for snapshot in [*newest, *lineage[:1]]}

@@ -109,7 +109,7 @@ def next_location(metadata: Metadata, location: str) -> str:
 def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Metadata:
     """The document that follows `base`, which is at `location`."""
     moment = max(now_ms, int(base["last-updated-ms"]))
-    start = _lifted(edit.document, base, moment) if edit.document else base
+    start = _not_before(edit.document, base, moment) if edit.document else base
     properties = {**start.get("properties", {}), **edit.properties}
     made = {
         **start,
@@ -122,7 +122,7 @@ def next_metadata(base: Metadata, location: str, edit: Edit, now_ms: int) -> Met
     return without_snapshots(with_refs(made, edit.refs, edit.dropped_refs), edit.expired)
 
 
-def _lifted(document: Metadata, base: Metadata, moment: int) -> Metadata:
+def _not_before(document: Metadata, base: Metadata, moment: int) -> Metadata:
     """What PyIceberg added has the time of its own clock, which may be behind the table's."""
     old, logged = snapshot_ids(base), {_log_key(one) for one in base.get("snapshot-log") or ()}
     snapshots, log = document.get("snapshots") or (), document.get("snapshot-log") or ()

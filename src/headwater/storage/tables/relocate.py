@@ -49,7 +49,7 @@ class TableFiles:
         return len(self.metadata) + len(self.lists) + len(self.manifests) + len(self.copied)
 
 
-def survey(table: "Table") -> TableFiles:
+def list_table_files(table: "Table") -> TableFiles:
     """Reads metadata alone; Conflict where a table has delete files, whose content would have to be rewritten too."""
     manifests: dict[str, ManifestFile] = {}
     for snapshot in table.metadata.snapshots:
@@ -85,7 +85,7 @@ def relocate(
 
     move = _Move(table.location(), warehouse.rstrip("/"), path, table.io, target)
     try:
-        move.all(files, copied)
+        move.copy_all(files, copied)
     except BaseError as error:
         raise Unavailable(f"{warehouse} did not take a file: {str(error).splitlines()[0][:200]}. Try again.") from error
     names = (*files.copied, *files.manifests, *files.lists, *files.metadata)
@@ -101,7 +101,7 @@ class _Move:
     source: "FileIO"
     target: "ObjectStore"
 
-    def all(self, files: TableFiles, copied: Callable[[int], None]) -> None:
+    def copy_all(self, files: TableFiles, copied: Callable[[int], None]) -> None:
         """Metadata last: what it names is there."""
         for batch in _in_batches(files.copied.items()):
             with ThreadPoolExecutor(COPIES_AT_ONCE) as workers:

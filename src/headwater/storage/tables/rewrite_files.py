@@ -32,7 +32,7 @@ def remove_rows(writer: TableWriter, table: Table, which: Column) -> None:
     _remove(writer, table, lambda rows: rows.where(which), lambda rows: rows.where(stay))
 
 
-def remove_numbered(writer: TableWriter, table: Table, numbers: Sequence[int]) -> None:
+def remove_seqs(writer: TableWriter, table: Table, numbers: Sequence[int]) -> None:
     """The same for the rows that have these seqs, however many: a file is written anew once for all of its rows."""
     if not numbers:
         return
@@ -49,11 +49,11 @@ def remove_numbered(writer: TableWriter, table: Table, numbers: Sequence[int]) -
 
 def _remove(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
     # Two of one process would each find the other's files gone, again and again.
-    with writer.rewriting(table):
-        _remove_alone(writer, table, find, keep)
+    with writer.rewrite_lock(table):
+        _remove_locked(writer, table, find, keep)
 
 
-def _remove_alone(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
+def _remove_locked(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
     def attempt() -> None:
         rows = read_table(writer.spark, table).select("*", "_file")
         locations = {row["_file"] for row in collect(find(rows).select("_file").distinct())}

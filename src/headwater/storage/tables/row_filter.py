@@ -1,4 +1,4 @@
-"""Where: which rows are asked for, as a value, and the same said in PyIceberg's and in DuckDB's words."""
+"""Row filter: which rows are asked for, as a value, and the same as PyIceberg's expression and as DuckDB's SQL."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -74,10 +74,10 @@ def stamp_progress(catalog: "Catalog", name: str, aside: Mapping[str, int]) -> N
     table = catalog.load_table(name)
     if SNAPSHOT in table.properties:
         return
-    told = replace(progress_in(history_of(table)), aside=dict(aside))
+    stamped = replace(progress_in(history_of(table)), aside=dict(aside))
     with table.transaction() as transaction:
         current = None
         if table.current_snapshot() is not None:
-            with transaction.update_snapshot({STAMP: told.stamp()}).fast_append() as empty:
+            with transaction.update_snapshot({STAMP: stamped.stamp()}).fast_append() as empty:
                 current = empty.snapshot_id
-        transaction.set_properties({**told.to_properties(), **snapshot_property(current)})
+        transaction.set_properties({**stamped.to_properties(), **snapshot_property(current)})

@@ -19,14 +19,14 @@ from headwater.domain.tables import Table
 from headwater.storage.tables.read_table import collect
 
 # Every task writes its own files, one for each day that it has rows of; no rows are sent to other tasks for that.
-SPREAD: Final = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
+TASK_OPTIONS: Final = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
 _ROWS_A_FILE: Final = 50_000  # vectors of the usual length are then 200 MB
 # Spark's own numbers: the task in the upper bits, the row in the lower.
 _ROW_BITS: Final = 33
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartitionRows:
     """How many rows each of Spark's partitions has, and how many days they span at most."""
 
     counts: dict[int, int]
@@ -63,26 +63,26 @@ def persisted(rows: DataFrame, level: StorageLevel = StorageLevel.DISK_ONLY) -> 
         held.unpersist()
 
 
-def measure_parts(table: Table, rows: DataFrame) -> Parts:
+def count_partitions(table: Table, rows: DataFrame) -> PartitionRows:
     day = F.to_date(table.day)
-    told = rows.groupBy(F.spark_partition_id().alias("part")).agg(
+    sizes = rows.groupBy(F.spark_partition_id().alias("part")).agg(
         F.count(F.lit(1)).alias("rows"), F.min(day).alias("low"), F.max(day).alias("high")
     )
-    parts = collect(told)
+    parts = collect(sizes)
     if not parts:
-        return Parts({}, 0)
+        return PartitionRows({}, 0)
     span = max(part["high"] for part in parts) - min(part["low"] for part in parts)
-    return Parts({part["part"]: part["rows"] for part in parts}, span.days + 1)
+    return PartitionRows({part["part"]: part["rows"] for part in parts}, span.days + 1)
 
 
-def number_rows(table: Table, rows: DataFrame, parts: Parts, first: int, *, by_time: bool) -> DataFrame:
+def assign_seqs(table: Table, rows: DataFrame, parts: PartitionRows, first: int, *, by_time: bool) -> DataFrame:
     """With their seq, dense from `first` on, each partition in the table's order or in that of time."""
     order = (table.day, *table.order) if by_time else table.order
     numbered = rows.sortWithinPartitions(*order).select(
         "*", F.spark_partition_id().alias("_part"), F.monotonically_increasing_id().alias("_number")
     )
-    told = rows.sparkSession.createDataFrame(parts.firsts(), "_part int, _before long, _count long")
+    firsts = rows.sparkSession.createDataFrame(parts.firsts(), "_part int, _before long, _count long")
     row = F.col("_number").bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
     seq = F.when(row < F.col("_count"), F.lit(first) + F.col("_before") + row)
     known = seq.otherwise(F.raise_error(F.lit("a task has more rows than it had when they were counted")).cast("long"))
-    return numbered.join(F.broadcast(told), "_part").withColumn("seq", known).select(*table.schema.names)
+    return numbered.join(F.broadcast(firsts), "_part").withColumn("seq", known).select(*table.schema.names)

@@ -46,7 +46,7 @@ class TableState:
     document: Metadata | None
 
 
-def pin(committer: Committer, table: str, found: Base, tag: str, keep_ms: int) -> TableState:
+def tag_state(committer: Committer, table: str, found: Base, tag: str, keep_ms: int) -> TableState:
     """Tag the current snapshot of a state that was read; the state with its tag. Conflict where it has expired since.
 
     A table without rows has no snapshot, and needs no tag: its document is all of it.
@@ -82,12 +82,12 @@ def same_state(one: Metadata, other: Metadata) -> bool:
     return all(one.get(name) == other.get(name) for name in names)
 
 
-def is_untouched(metadata: Metadata) -> bool:
+def is_new_table(metadata: Metadata) -> bool:
     """A table as it was made: nothing ever came into it."""
     return not metadata.get("snapshots") and progress_in(metadata) == Progress()
 
 
-def is_whole(files: WarehouseFiles, io: "FileIO", document: Metadata) -> bool:
+def is_readable(files: WarehouseFiles, io: "FileIO", document: Metadata) -> bool:
     """Whether the current snapshot can be read: its manifest list and its manifests are there."""
     from pyiceberg.manifest import read_manifest_list
 
@@ -99,7 +99,7 @@ def is_whole(files: WarehouseFiles, io: "FileIO", document: Metadata) -> bool:
     return not files.missing(each.manifest_path for each in read_manifest_list(io.new_input(snapshot["manifest-list"])))
 
 
-def lay_down(files: WarehouseFiles, state: TableState) -> str:
+def write_state(files: WarehouseFiles, state: TableState) -> str:
     """A metadata file of this state that names nothing that is gone; where it is. The state must be whole.
 
     The file that has it already, if that is there still, else a new one.

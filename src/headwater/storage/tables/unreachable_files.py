@@ -70,7 +70,7 @@ class ReachableFiles:
             lists, unread_lists = _outcomes(self._read_list, _lists_of(expired) - _lists_of(kept))
             dead = {key: one for named in lists.values() for key, one in named.items() if key not in held}
             entries, unread = _outcomes(lambda key: self._read_entries(dead[key]), dead)
-            candidates = {_spelled(entry.location): entry for found in entries.values() for entry in found}
+            candidates = {_normalized(entry.location): entry for found in entries.values() for entry in found}
             data = self._not_live(candidates, held, self._lists[kept[-1]["manifest-list"]] if kept else {})
         manifests = [dead[key].manifest_path for key in entries]
         return Unreachable([*data, *manifests, *lists], [*unread_lists, *(dead[key].manifest_path for key in unread)])
@@ -81,7 +81,7 @@ class ReachableFiles:
         unknown = sorted(names - self._lists.keys())
         known = {name: named for name, named in self._lists.items() if name in names}
         held = {key: one for named in known.values() for key, one in named.items()}
-        for name, named in zip(unknown, _all(self._read_list, unknown), strict=True):
+        for name, named in zip(unknown, _in_parallel(self._read_list, unknown), strict=True):
             # Lists name the same manifests again and again; each is kept in memory once.
             known[name] = {key: held.setdefault(key, one) for key, one in named.items()}
         self._lists = known
@@ -92,7 +92,7 @@ class ReachableFiles:
         from pyiceberg.manifest import read_manifest_list
 
         found = read_manifest_list(self._io.new_input(location))
-        return {_spelled(one.manifest_path): one for one in found}
+        return {_normalized(one.manifest_path): one for one in found}
 
     def _not_live(self, candidates: Mapping[str, _Entry], held: Manifests, newest: Manifests) -> list[str]:
         """Those that no kept manifest has live."""
@@ -101,20 +101,20 @@ class ReachableFiles:
         # A manifest that was written before a file cannot name it.
         possible = [one for one in held.values() if _live_count(one) != 0 and (one.sequence_number or 0) >= oldest]
         # What was merged is, as a rule, in the newest snapshot, in a manifest that names many.
-        possible.sort(key=lambda one: (_spelled(one.manifest_path) not in newest, -(_live_count(one) or 0)))
+        possible.sort(key=lambda one: (_normalized(one.manifest_path) not in newest, -(_live_count(one) or 0)))
         for start in range(0, len(possible), _AT_ONCE):
             if not left:
                 break
-            for live in _all(self._live_files, possible[start : start + _AT_ONCE]):
+            for live in _in_parallel(self._live_files, possible[start : start + _AT_ONCE]):
                 for found in live[np.isin(live, np.fromiter(left, np.int64, len(left)))].tolist():
                     left.pop(found, None)
         return sorted(left.values())
 
     def _live_files(self, manifest: "ManifestFile") -> npt.NDArray[np.int64]:
-        key = _spelled(manifest.manifest_path)
+        key = _normalized(manifest.manifest_path)
         if (known := self._live.get(key)) is not None:
             return known
-        live = [hash(_spelled(entry.location)) for entry in self._read_entries(manifest) if entry.live]
+        live = [hash(_normalized(entry.location)) for entry in self._read_entries(manifest) if entry.live]
         found = np.array(live, np.int64)
         if len(found) + sum(map(len, list(self._live.values()))) <= _REMEMBERED:
             self._live[key] = found
@@ -128,9 +128,9 @@ class ReachableFiles:
             _Entry(one.data_file.file_path, one.status != ManifestEntryStatus.DELETED, one.file_sequence_number or 0)
             for one in manifest.fetch_manifest_entry(self._io, discard_deleted=False)
         ]
-        told = _live_count(manifest)
+        listed = _live_count(manifest)
         # A file that was cut off between two blocks reads well, and hides what is needed.
-        if told is not None and told != sum(entry.live for entry in found):
+        if listed is not None and listed != sum(entry.live for entry in found):
             raise ValueError(f"{manifest.manifest_path} has other files than its manifest list says.")
         return found
 
@@ -154,16 +154,16 @@ def _outcomes(read: Callable[[str], T], names: Iterable[str]) -> tuple[dict[str,
         except Exception:  # of a disk, an object store or Avro
             return name, []
 
-    done = _all(attempt, sorted(names))
+    done = _in_parallel(attempt, sorted(names))
     return {name: found[0] for name, found in done if found}, [name for name, found in done if not found]
 
 
-def _all(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
+def _in_parallel(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
     with ThreadPoolExecutor(_AT_ONCE, "expiry") as pool:
         return list(pool.map(work, items))
 
 
-def _spelled(location: str) -> str:
+def _normalized(location: str) -> str:
     """One spelling for one file, whoever wrote it down."""
     return one_spelling(local_path(location))
 

@@ -159,5 +159,5 @@ def _translated(location: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except failures as error:
-        said = str(error).partition("\n")[0][:200]
-        raise Unavailable(f"{location} cannot be reached: {said}. Check the warehouse, then try again.") from error
+        words = str(error).partition("\n")[0][:200]
+        raise Unavailable(f"{location} cannot be reached: {words}. Check the warehouse, then try again.") from error

@@ -40,7 +40,7 @@ from headwater.storage.tables.metadata import Edit, Metadata, edit_for, progress
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import collect, read_table, to_arrow
 from headwater.storage.tables.spark_errors import translated_java
-from headwater.storage.tables.spread_rows import SPREAD, measure_parts, number_rows, persisted
+from headwater.storage.tables.spread_rows import TASK_OPTIONS, assign_seqs, count_partitions, persisted
 
 # In the driver's hands, or in Spark's, which makes them once for every table that they are written to.
 Rows: TypeAlias = pa.Table | DataFrame
@@ -74,7 +74,7 @@ class TableWriter:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._rewriting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
-    def rewriting(self, table: Table) -> threading.Lock:
+    def rewrite_lock(self, table: Table) -> threading.Lock:
         """Held while rows are taken out of a table."""
         return self._rewriting[table.name]
 
@@ -106,9 +106,9 @@ class TableWriter:
             return 0
         with self._locks[table.name]:
             if rows is None:
-                self._move(table, self._advance(table, consumed, since, duplicates=duplicates, logs=logs))
+                self._commit_progress(table, self._advance(table, consumed, since, duplicates=duplicates, logs=logs))
                 return 0
-            before = self._fenced(table, read_progress(self.tables, table), consumed, since)
+            before = self._require_current(table, read_progress(self.tables, table), consumed, since)
             written = self._write(table, rows, before.next_seq)
             faults.point(f"{stage}.staged")
             counted = {"rows": written.rows, "duplicates": duplicates, "aside": aside, "raw": raw, "logs": logs}
@@ -116,7 +116,7 @@ class TableWriter:
             if written.files:
                 self._append(table, written.files, advance)
             else:
-                self._move(table, advance)
+                self._commit_progress(table, advance)
             faults.point(f"{stage}.published")
             return written.rows
 
@@ -136,8 +136,8 @@ class TableWriter:
             return rows
         objects = self.spark.createDataFrame(pa.table({"object_id": pc.unique(rows["object_id"])}))
         near = there.join(F.broadcast(objects), "object_id", "left_semi")
-        held_keys, new = set(_keys(to_arrow(near.select(*key)), key)), []
-        for one in _keys(rows, key):
+        held_keys, new = set(_key_values(to_arrow(near.select(*key)), key)), []
+        for one in _key_values(rows, key):
             new.append(one not in held_keys)
             held_keys.add(one)
         return rows.filter(pa.array(new, pa.bool_()))
@@ -153,19 +153,19 @@ class TableWriter:
                 java = load_java(self.spark, table.name)
                 update = change(java)
             advance = self._advance(table, {}, None)
-            self._committer.commit(table.name, self._proposing(table, java, update, advance, check))
+            self._committer.commit(table.name, self._propose_update(table, java, update, advance, check))
 
     def forget_positions(self, table: Table, ending: str) -> None:
         """Take out every position whose name ends so, and what was added aside of it."""
 
         def forget(found: Progress) -> Progress:
-            self._fenced(table, found, {}, None)
+            self._require_current(table, found, {}, None)
             consumed = {name: position for name, position in found.consumed.items() if not name.endswith(ending)}
             aside = {tag: rows for tag, rows in found.aside.items() if f"/{tag}" != ending}
             return replace(found, consumed=consumed, aside=aside)
 
         with self._locks[table.name]:
-            self._move(table, forget)
+            self._commit_progress(table, forget)
 
     def sync(self, files: Sequence[JavaObject]) -> None:
         """Files that Spark's tasks wrote on this machine last from here on."""
@@ -175,21 +175,21 @@ class TableWriter:
         """Write the lease's epoch into every table: from here on who held the lease before is refused everywhere."""
         for table in TABLES:
             with self._locks[table.name]:
-                self._move(table, self._advance(table, {}, None), always=True)
+                self._commit_progress(table, self._advance(table, {}, None), always=True)
 
     def _advance(
         self, table: Table, consumed: Positions, since: Progress | None, *, first: int | None = None, **counted: Any
     ) -> Advance:
         def advance(found: Progress) -> Progress:
-            self._fenced(table, found, consumed, since)
+            self._require_current(table, found, consumed, since)
             if first is not None and found.next_seq != first:
-                raise _overtaken(table, "headwater.next_seq", first, found.next_seq)
+                raise _moved(table, "headwater.next_seq", first, found.next_seq)
             after = found.advanced(consumed, **({"rows": 0} | counted))
             return replace(after, epoch=self.epoch) if self.epoch is not None else after
 
         return advance
 
-    def _fenced(self, table: Table, found: Progress, consumed: Positions, since: Progress | None) -> Progress:
+    def _require_current(self, table: Table, found: Progress, consumed: Positions, since: Progress | None) -> Progress:
         if self.epoch is not None and found.epoch > self.epoch:
             raise Conflict(
                 f"Another process took over this lake's lease and has written to {table.name} since. "
@@ -198,9 +198,9 @@ class TableWriter:
         if since is not None:
             for name in consumed:
                 if found.consumed.get(name) != since.consumed.get(name):
-                    raise _overtaken(table, name, since.consumed.get(name), found.consumed.get(name))
+                    raise _moved(table, name, since.consumed.get(name), found.consumed.get(name))
             if found.generation != since.generation:
-                raise _overtaken(table, "headwater.generation", since.generation, found.generation)
+                raise _moved(table, "headwater.generation", since.generation, found.generation)
         return found
 
     def _write(self, table: Table, rows: Rows, first: int) -> _Written:
@@ -210,17 +210,17 @@ class TableWriter:
                 files = write_files(self.spark._jvm, java, table, _numbered(table, rows, first), self._committer.files)
                 return _Written(files, len(rows), first)
             with persisted(rows) as held:
-                return self._spread(java, table, held, first)
+                return self._write_by_tasks(java, table, held, first)
 
-    def _spread(self, java: JavaObject, table: Table, rows: DataFrame, first: int) -> _Written:
+    def _write_by_tasks(self, java: JavaObject, table: Table, rows: DataFrame, first: int) -> _Written:
         """Written by Spark's tasks, each its own rows; what the driver learns is where files are and how many rows."""
-        parts = measure_parts(table, rows)
+        parts = count_partitions(table, rows)
         if not parts.rows:
             return _Written([], 0, first)
         together = unpartitioned_spec(java) if parts.days > DAYS_APART else None
         spec = java.spec() if together is None else together
-        arranged = number_rows(table, rows, parts, first, by_time=together is not None)
-        options = {"output-spec-id": str(spec.specId()), **SPREAD}
+        arranged = assign_seqs(table, rows, parts, first, by_time=together is not None)
+        options = {"output-spec-id": str(spec.specId()), **TASK_OPTIONS}
         files = write_staged(java, table.name, arranged.coalesce(parts.files), **options)
         if (written := sum(int(file.recordCount()) for file in files)) != parts.rows:
             raise Unavailable(f"{table.name} got {written} of {parts.rows} rows: tasks were done anew. Run again.")
@@ -233,14 +233,14 @@ class TableWriter:
             update = java.newAppend()
             for file in files:
                 update.appendFile(file)
-        self._committer.commit(table.name, self._proposing(table, java, update, advance))
+        self._committer.commit(table.name, self._propose_update(table, java, update, advance))
 
     def _expirable(self, base: Base) -> frozenset[int]:
         """Some at a time, with a commit that is made anyway: a stream is never without care for its metadata."""
         found = expirable(base.metadata, self._keep, self._committer.now_ms())
         return found if len(found) >= LEAST else frozenset()
 
-    def _move(self, table: Table, advance: Advance, *, always: bool = False) -> None:
+    def _commit_progress(self, table: Table, advance: Advance, *, always: bool = False) -> None:
         """Progress alone."""
         if self._committer.tables.needs_snapshot:
             self._append(table, [], advance)
@@ -256,7 +256,7 @@ class TableWriter:
 
         self._committer.commit(table.name, propose)
 
-    def _proposing(
+    def _propose_update(
         self, table: Table, java: JavaObject, update: JavaObject, advance: Advance, check: "Check | None" = None
     ) -> Propose:
         """Have Iceberg's library write the manifests of an update, on top of what is there; it commits nothing."""
@@ -317,11 +317,11 @@ def _manifests(manifest_list: str) -> Iterator[str]:
         yield manifest
 
 
-def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _key_values(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     return zip(*(rows[name].to_pylist() for name in key), strict=True)
 
 
-def _overtaken(table: Table, what: str, expected: Any, found: Any) -> Conflict:
+def _moved(table: Table, what: str, expected: Any, found: Any) -> Conflict:
     return Conflict(
         f"{table.name} moved while rows were being made: {what} expected={expected} found={found}. "
         "Another writer is at work on this lake. Stop it, then run again; nothing was written."

@@ -20,8 +20,8 @@ from headwater.storage.ledger.copy import RUNS, read_ledger
 from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.commit import Base, Committer
-from headwater.storage.tables.current_metadata import read_pointers
-from headwater.storage.tables.state import TableState, pin, read_state
+from headwater.storage.tables.current_metadata import read_all_locations
+from headwater.storage.tables.state import TableState, read_state, tag_state
 from headwater.upkeep.backup.file import TABLE, Line, check_backup, check_new, read_backup, read_states, write_backup
 from headwater.upkeep.journal import DONE
 from headwater.upkeep.parts import Parts
@@ -69,7 +69,7 @@ class Backup(Task[BackupPlan]):
 
     def plan(self) -> BackupPlan:
         check_new(self._file)
-        tables = tuple(sorted(read_pointers(self._parts.catalog)))
+        tables = tuple(sorted(read_all_locations(self._parts.catalog)))
         return BackupPlan(str(self._file), tables, (self._step(),))
 
     def _step(self) -> WriteBackup:
@@ -122,8 +122,8 @@ def _pinned(parts: Parts, tag: str, keep_ms: int) -> list[TableState]:
     committer, moved = Committer(parts.settings), "they are committed to so often"
     for _ in range(_ATTEMPTS):
         try:
-            found = _read(committer, read_pointers(parts.catalog))
-            return [pin(committer, table, base, tag, keep_ms) for table, base in found.items()]
+            found = _read(committer, read_all_locations(parts.catalog))
+            return [tag_state(committer, table, base, tag, keep_ms) for table, base in found.items()]
         except (Conflict, FileNotFoundError) as error:
             moved = str(error)
     raise Unavailable(f"The tables could not be held as they were at one instant: {moved} Back up again.")

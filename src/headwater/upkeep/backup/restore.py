@@ -22,8 +22,8 @@ from headwater.errors import Conflict
 from headwater.storage.ledger.copy import CLAIMS, FACTS, PLAIN_CLAIMS, count_claims, write_ledger
 from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
-from headwater.storage.tables.current_metadata import set_pointers
-from headwater.storage.tables.state import lay_down
+from headwater.storage.tables.current_metadata import set_all_locations
+from headwater.storage.tables.state import write_state
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 from headwater.upkeep.backup.file import TABLE, Line, check_backup, read_backup
 from headwater.upkeep.backup.restored_tables import TableRestore, plan_tables
@@ -213,7 +213,8 @@ class Restore(Task[RestorePlan]):
             case SetTables():
                 files = WarehouseFiles(self._parts.settings)
                 setting = [each for each in plan.tables if each.table in step.tables]
-                set_pointers(self._parts.catalog, {each.table: lay_down(files, each.target) for each in setting})
+                written = {each.table: write_state(files, each.target) for each in setting}
+                set_all_locations(self._parts.catalog, written)
                 self.restored = replace(self.restored, tables=len(setting))
                 self._report(f"{', '.join(step.tables)} restored")
             case ClaimBronze():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from headwater.clock import to_text
 from headwater.domain.progress import Progress
 from headwater.errors import NotFound
-from headwater.storage.tables.current_metadata import read_pointers
+from headwater.storage.tables.current_metadata import read_all_locations
 from headwater.storage.tables.metadata import Metadata, progress_in
-from headwater.storage.tables.state import TableState, is_untouched, is_whole, newest_state, read_state, same_state
+from headwater.storage.tables.state import TableState, is_new_table, is_readable, newest_state, read_state, same_state
 from headwater.storage.tables.unreachable_files import warehouse_io
 from headwater.storage.tables.warehouse_files import WarehouseFiles
 from headwater.upkeep.backup.file import read_states
@@ -43,7 +43,7 @@ class TableRestore:
         if self.found_document is None or self.target.document is None:
             return self.found_document is None
         other = self.found_document["table-uuid"] != self.target.document["table-uuid"]
-        return other and is_untouched(self.found_document)
+        return other and is_new_table(self.found_document)
 
     @property
     def progress(self) -> Progress:
@@ -66,7 +66,7 @@ class TableRestore:
 def plan_tables(parts: Parts, file: Path, *, force: bool) -> tuple[TableRestore, ...]:
     """For each table of the backup. NotFound where the files of one are gone that nothing can take the place of."""
     files, io = WarehouseFiles(parts.settings), warehouse_io(parts.settings)
-    found = read_pointers(parts.catalog)
+    found = read_all_locations(parts.catalog)
     tables = tuple(_compared(files, state, found) for state in read_states(file))
     wanted = [each for each in tables if not each.is_there and (force or each.is_lost)]
     gone = [each for each in wanted if not _can_be(files, io, each.target)]
@@ -91,7 +91,7 @@ def _compared(files: WarehouseFiles, state: TableState, found: Mapping[str, str]
 
 
 def _can_be(files: WarehouseFiles, io: "FileIO", state: TableState) -> bool:
-    return state.document is not None and is_whole(files, io, state.document)
+    return state.document is not None and is_readable(files, io, state.document)
 
 
 def _newest(files: WarehouseFiles, io: "FileIO", each: TableRestore) -> TableRestore:

@@ -27,7 +27,7 @@ from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.plans import finish_plan, unfinished_plans
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.relocate import open_warehouse, relocate, survey
+from headwater.storage.tables.relocate import list_table_files, open_warehouse, relocate
 from headwater.storage.tables.row_hash import RowHash
 from headwater.upkeep import work
 from headwater.upkeep.format import MOVED_TO, set_format
@@ -222,7 +222,7 @@ class Migrate(Task[MigrationPlan]):
         if self.current.moves(WAREHOUSE):
             settings = self.target.settings
             store, there = open_warehouse(settings), catalogs.warehouse_uri(settings)
-            copied = survey(table), store, there, name.replace(".", "/")
+            copied = list_table_files(table), store, there, name.replace(".", "/")
             metadata = relocate(table, *copied, lambda _: faults.point("migrate.file"))
         with catalogs.translated(name):
             catalog.create_namespace_if_not_exists(name.partition(".")[0])

@@ -12,7 +12,7 @@ from headwater.settings import OPEN_SECTIONS, Settings
 from headwater.storage.ledger.copy import count_claims
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.raw.store import RawStore
-from headwater.storage.tables.relocate import survey
+from headwater.storage.tables.relocate import list_table_files
 from headwater.upkeep.migration.note import check_here, read_offsets
 from headwater.upkeep.migration.places import (
     CATALOG,
@@ -201,7 +201,7 @@ def _amount(sizes: Iterable[int]) -> Amount:
 
 
 def _table_move(table: "Table", name: str) -> TableMove:
-    files = survey(table)
+    files = list_table_files(table)
     current: Any = table.current_snapshot()
     rows = int(current.summary["total-records"]) if current else 0
     refs = tuple(sorted(table.metadata.refs))
