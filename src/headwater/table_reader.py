@@ -59,7 +59,7 @@ class TableReader:
         return duck(past, wanted, hidden=self._hidden).table(self.table.name)
 
     def to_spark(self) -> "DataFrame":
-        """Starts Spark."""
+        """Starts Spark. What carries the rows out is the caller's, and raises Spark's errors."""
         from headwater.storage.tables.read_table import read_table
 
         rows = read_table(self._parts.spark, self.table, self._as_of)
