@@ -76,6 +76,12 @@ class LouderSpeech(CheapSpeech):
         return Said(text, "en", 0.9, (Segment(text, Locator(start_ms=0, end_ms=sound.duration_ms)),), tokens=7)
 
 
+class FormerSpeech(CheapSpeech):
+    """One that is to be let go."""
+
+    card: Final = ModelCard("former-speech", "1", accepts="speech", produces="text")  # type: ignore[misc]
+
+
 class DeafSpeech(CheapSpeech):
     """Answers with something unusable."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import forked
 import pytest
 
 import headwater
@@ -49,3 +50,10 @@ def spark(engine: None, settings: Settings) -> Iterator["SparkSession"]:
     session = start_spark(settings)
     yield session
     stop_spark(session)
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[forked.Forks]:
+    """Real processes, for tests that start many."""
+    with forked.forking() as started:
+        yield started

@@ -21,6 +21,7 @@ from headwater.flow.map import FLOW
 from headwater.flow.models.port import ModelCard, Said, Sound
 from headwater.lake import Lake
 from headwater.settings import BY_NAME, OPEN_SECTIONS
+from headwater.upkeep.exclusion import matrix_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
@@ -104,6 +105,10 @@ def test_the_map_in_the_docs_is_the_map() -> None:
     assert drawn == [(stage.name, ", ".join(stage.reads), ", ".join(stage.writes), stage.key) for stage in FLOW]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(table.name in readme for table in TABLES)
+
+
+def test_the_matrix_in_the_docs_is_what_leases_do() -> None:
+    assert matrix_page() in (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
 
 
 def test_the_glossary_has_every_stage_and_the_words_are_sorted_out_once() -> None:

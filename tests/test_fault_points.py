@@ -85,7 +85,7 @@ def named_in_tests() -> set[str]:
     found = set[str]()
     for path, module in parsed(TESTS):
         text = path.read_text(encoding="utf-8")
-        if path == Path(__file__) or not any(sign in text for sign in ("HEADWATER_FAULT", "zombies.")):
+        if path == Path(__file__) or not any(sign in text for sign in ("HEADWATER_FAULT", "zombies.", "forks.")):
             continue
         words = {node.value for node in ast.walk(module) if isinstance(node, ast.Constant) and _is_text(node)}
         starts = {word for word in words if word.endswith(".") and word.count(".") == 1}

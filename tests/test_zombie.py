@@ -18,8 +18,8 @@ from headwater.storage.tables.read_progress import read_progress
 
 # By the first word of a point: who passes it. The others are passed by who is not replaced while it sleeps; what comes
 # of them when they are killed is promised elsewhere (see test_fault_points.py).
-RUN = ("commit", "bronze", "quarantine", "derive", "embed", "index")
-MAINTAIN = ("maintain", "task")
+RUN = ("work", "commit", "bronze", "quarantine", "derive", "embed", "index")
+MAINTAIN = ("work", "maintain", "task")
 MEMO = ("memo",)
 # Points that are passed more than once are tried the later times too: in another table, or by another stage.
 LATER = ("derive.staged:2", "derive.published:4", *(f"commit.written:{number}" for number in range(2, 8)))

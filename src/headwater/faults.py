@@ -34,6 +34,7 @@ POINTS = (
     "embed.staged",
     "embed.published",
     "index.upserted",
+    "work.begun",
     "task.begun",
     "task.done",
     "task.ended",

@@ -30,6 +30,20 @@ LEASES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("activate", "dismiss"), (EDIT_LEASE,)),
     **dict.fromkeys(("restore", "upgrade", "migrate"), ALL_LEASES),
 }
+HOLD_NOTHING: Final = ("put", "reading")
+KINDS: Final = (*LEASES, *HOLD_NOTHING)
+
+
+def may_be_beside(one: str, other: str) -> bool:
+    """Whether two of `KINDS` share no lease."""
+    return not {*LEASES.get(one, ())} & {*LEASES.get(other, ())}
+
+
+def matrix_page() -> str:
+    """Who may be at work beside whom, as the table of docs/runbook.md."""
+    rows = [("", *KINDS), ("---", *(":-:" for _ in KINDS))]
+    rows += [(f"**{one}**", *("✓" if may_be_beside(one, other) else "–" for other in KINDS)) for one in KINDS]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def lease_of(kind: str) -> str:

@@ -37,6 +37,7 @@ def alone(
     with exclusion.alone(parts.ledger, kind, parts.clock, lost) as held:
         if not any_format:
             check_format(parts.ledger)  # it may have been moved or upgraded since it was opened
+        faults.point("work.begun")
         yield held
 
 

@@ -1,0 +1,149 @@
+"""Commands of every kind that `exclusion.KINDS` names, each on a lake that has something to do for it, in processes of
+their own: one that holds its leases and is asleep, and others that are started beside it."""
+
+import os
+import re
+import sqlite3
+import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import rounds
+import zombies
+from cheap_models import FormerSpeech, LouderSpeech
+from lakes import small_lake
+from PIL import Image
+
+from headwater import lake as lakes
+from headwater.components import Components
+from headwater.domain.model_book import KnownModel, State
+from headwater.flow.models.port import ModelCard
+from headwater.lake import Lake
+from headwater.settings import load
+from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.model_book import change_book
+from headwater.storage.ledger.plans import unfinished_plans
+from headwater.upkeep.backup.file import check_backup
+from headwater.upkeep.exclusion import HOLD_NOTHING
+from headwater.upkeep.journal import DONE
+
+_LEASE = re.compile(r"INSERT INTO \"(leases\"|lake\" VALUES\('unfenced)")
+ORPHAN = "documents/acme/2026-03-02/lost.pdf"
+PUT_ID = "put-beside"
+
+
+def command(kind: str, lake: Path) -> tuple[str, ...]:
+    files = lake.parent
+    return {
+        "run": ("run", "--once"),
+        "replay": ("replay", "embed", "--model", "cheap_models:CheapEmbedder", "--yes"),
+        "retry": ("retry",),
+        "retire": ("retire", "transcribe", "cheap_models:FormerSpeech"),
+        "maintain": ("maintain",),
+        "rescan": ("rescan",),
+        "backup": ("backup", str(files / "second.backup")),
+        "activate": ("activate", "transcribe", "cheap_models:LouderSpeech"),
+        "dismiss": ("quarantine", "dismiss", "--reason", "TRUNCATED", "--because", "it is cut", "--by", "ann"),
+        "restore": ("restore", str(files / "first.backup"), "--force"),
+        "upgrade": ("upgrade",),
+        "migrate": ("migrate", "--to", str(files / "other.toml")),
+        "put": ("put", str(files / "late.png"), "--customer", "acme", "--id", PUT_ID),
+        "reading": ("search", "refund"),
+    }[kind]
+
+
+def make_lake(directory: Path) -> Path:
+    """Without Spark, and with something to do for every kind."""
+    lake = directory / "lake"
+    rounds.use_cheap_models(lake)
+    small_lake(lake)
+    with lakes.open(lake) as opened:
+        _know(opened, LouderSpeech.card, FormerSpeech.card)
+        _prepare(opened)
+    return lake
+
+
+def _know(lake: Lake, *cards: ModelCard) -> None:
+    """Models that are said to have rows for everything."""
+    book = lake.models.book()
+    active: KnownModel = book.find("transcribe", "ACTIVE")
+    for card in cards:
+        name = f"cheap_models:{card.name.title().replace('-', '')}"
+        book = book.with_model(
+            replace(active, name=name, label=card.label, fingerprint=card.fingerprint, state=State.BESIDE)
+        )
+    change_book(open_ledger(lake.settings.text("ledger.uri")), lambda _: book)
+
+
+def _prepare(lake: Lake) -> None:
+    """A backup, a place to move to, a picture to put, and an object that nobody has announced."""
+    directory = lake.settings.lake.parent
+    Image.new("RGB", (40, 30), (200, 80, 120)).save(directory / "late.png")
+    lake.backup(directory / "first.backup")
+    (directory / "other.toml").write_text(f'[raw]\nuri = "{directory}/other-raw"\n')
+    lost = lake.settings.lake / "raw" / ORPHAN
+    lost.parent.mkdir(parents=True, exist_ok=True)
+    lost.write_bytes(b"%PDF")
+    os.utime(lost, (1_700_000_000, 1_700_000_000))
+
+
+@contextmanager
+def at_work(lake: Path, kind: str, point: str = "work.begun") -> "Iterator[subprocess.Popen[str]]":
+    """It has its leases and is asleep, for as long as it takes."""
+    sleeper = zombies.freeze(Lake(Components(load(lake))), point, *command(kind, lake))
+    try:
+        with closing(sqlite3.connect(lake / "ledger.db")) as ledger, ledger:
+            ledger.execute("update leases set ttl_seconds = 3600")
+        yield sleeper
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
+
+
+def written(directory: Path) -> dict[str, Any]:
+    """Every file below it, and every row of its databases but those of leases and of who took one over."""
+    found: dict[str, Any] = {}
+    for path in sorted(directory.rglob("*")):
+        if path.suffix == ".db":
+            with closing(sqlite3.connect(path)) as database:
+                found[str(path)] = [row for row in database.iterdump() if not _LEASE.match(row)]
+        elif path.is_file() and not path.name.endswith(("-wal", "-shm")):
+            found[str(path)] = path.stat().st_mtime_ns, path.stat().st_size
+    return found
+
+
+def has_done(kind: str, lake: Lake) -> bool:
+    """Whether what a kind does can be seen; of the others nothing is left to be seen but their line in the journal."""
+    parts = Components(lake.settings)
+    raw, lines = [each.path for each in parts.raw_store.list()], [each.value for each in parts.log.read(0, 0, 1_000)]
+    book = lake.models.book()
+    match kind:
+        case "put":
+            return any(f"{PUT_ID}.png" in path for path in raw) and any(PUT_ID in line for line in lines)
+        case "rescan":
+            return any(ORPHAN in line for line in lines)
+        case "backup":
+            return bool(check_backup(lake.settings.lake.parent / "second.backup"))
+        case "dismiss":
+            return len(lake.quarantine()["dismissed"]) > 0
+        case "activate":
+            return book.find("transcribe", "ACTIVE").fingerprint == LouderSpeech.card.fingerprint
+        case "replay":
+            return any(known.kept and known.label.startswith("cheap-embedder") for known in book.of("embed"))
+        case "retire":
+            gone = all(known.fingerprint != FormerSpeech.card.fingerprint for known in book.of("transcribe"))
+            rows = lake.table("transcripts", all_models=True).to_arrow()["fingerprint"].to_pylist()
+            return gone and FormerSpeech.card.fingerprint not in rows
+    return True
+
+
+def check_journal(lake: Lake, kinds: Collection[str]) -> None:
+    """Every line has its outcome, no plan is left, and each of these kinds has its line."""
+    ledger = open_ledger(lake.settings.text("ledger.uri"))
+    runs = ledger.runs(100)
+    assert {run.outcome for run in runs} == {DONE}, runs
+    assert unfinished_plans(ledger) == []
+    assert {run.kind for run in runs} >= {*kinds} - {*HOLD_NOTHING, "activate", "dismiss"}
