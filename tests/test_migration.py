@@ -2,15 +2,13 @@
 
 import io
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import forked
 import pytest
 from lakes import CALL, CALL_BYTES, SCREEN, parts_of, small_lake
 from sample_rows import NOON, append, rows
@@ -24,6 +22,7 @@ from headwater.domain.tables import EVENTS, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict
 from headwater.settings import FILE_NAME, load
 from headwater.storage.ledger.ledger import open_ledger
+from headwater.storage.ledger.plans import unfinished_plans
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.row_hash import hash_refs
@@ -107,11 +106,9 @@ def migrate(lake: Path, file: Path, *options: str) -> Done:
     return Done(code, out.getvalue())
 
 
-def kill_while_migrating(lake: Path, file: Path, point: str) -> None:
-    command = [sys.executable, "-m", "headwater", "migrate", "--to", str(file), "--lake", str(lake)]
-    environment = {**os.environ, "HEADWATER_FAULT": f"migrate.{point}"}
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == -signal.SIGKILL, f"{point}: {done.stdout} {done.stderr}"
+def kill_while_migrating(forks: forked.Forks, lake: Path, file: Path, point: str) -> None:
+    killed = forks.call("--lake", lake, "migrate", "--to", file, fault=f"migrate.{point}")
+    assert killed.code == -signal.SIGKILL, f"{point}: {killed}"
 
 
 def test_everything_arrives_and_the_lake_opens_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,12 +155,12 @@ def test_what_was_seen_stays_seen_though_the_new_log_counts_from_its_beginning(t
 
 
 @pytest.mark.timeout(300)
-def test_killed_anywhere_a_migration_goes_on_and_ends_equal(tmp_path: Path) -> None:
+def test_killed_anywhere_a_migration_goes_on_and_ends_equal(tmp_path: Path, forks: forked.Forks) -> None:
     assert {f"migrate.{kill.partition(':')[0]}" for kill in KILLS} == {p for p in faults.POINTS if "migrate" in p}
     lake, file = busy_lake(tmp_path / "lake"), elsewhere(tmp_path / "other")
     before = state(lake)
     for kill in KILLS:
-        kill_while_migrating(lake, file, kill)
+        kill_while_migrating(forks, lake, file, kill)
         if kill == "verified":
             with lakes.open(lake) as still:  # until the switch the lake is where it was, and usable
                 assert still.table("transcripts").to_arrow().num_rows == 2
@@ -173,9 +170,30 @@ def test_killed_anywhere_a_migration_goes_on_and_ends_equal(tmp_path: Path) -> N
     lakes.open(lake).close()
 
 
-def test_a_lake_that_changed_after_a_kill_is_moved_as_it_is_now(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)
+def test_killed_at_every_step_a_migration_goes_on_and_ends_equal(tmp_path: Path, forks: forked.Forks) -> None:
     lake, file = busy_lake(tmp_path / "lake"), elsewhere(tmp_path / "other")
-    kill_while_migrating(lake, file, "verified")
+    before, command = state(lake), ("--lake", lake, "migrate", "--to", file)
+    steps = len(json.loads(forks.call(*command, "--dry-run", "--json").out)["steps"])
+    assert steps == 6 + len(TABLES)
+    # Gone on with, each step is taken again; the last one is the switch, after which there is nothing to do.
+    for number in range(1, steps + 1):
+        assert forks.call(*command, fault=f"task.done:{number}").code == -signal.SIGKILL, number
+    done = forks.call(*command, "--json")
+    assert (done.code, json.loads(done.out)["parts"]) == (0, []), done.err
+    assert state(lake) == before
+    with lakes.open(lake) as moved:
+        tried = [run.outcome for run in parts_of(moved).ledger.runs(99) if run.kind == "migrate"]
+    assert tried == ["done", *[None] * (steps - 1)], "those that were killed are not told as done"
+    # The ledger that it left cannot know that it arrived; there it is told when a lake comes back.
+    assert forks.call("--lake", lake, "migrate", "--to", elsewhere(lake)).code == 0
+    for where in ("lake", "other"):
+        assert unfinished_plans(open_ledger(f"sqlite:///{tmp_path}/{where}/ledger.db")) == []
+
+
+def test_a_lake_that_changed_after_a_kill_is_moved_as_it_is_now(tmp_path: Path, forks: forked.Forks) -> None:
+    lake, file = busy_lake(tmp_path / "lake"), elsewhere(tmp_path / "other")
+    kill_while_migrating(forks, lake, file, "verified")
     with lakes.open(lake) as still:
         table = parts_of(still).catalog.load_table(TRANSCRIPTS.name)
         append(table, rows(TRANSCRIPTS, [{"object_id": CALL, "text": "late"}], first_seq=2))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import forked
 import pytest
 from lakes import parts_of, small_lake
 from test_migration import busy_lake, elsewhere, kill_while_migrating, migrate, read_to_end, state
@@ -55,14 +56,14 @@ def test_a_switch_that_fails_gives_the_lake_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_ledger_that_moves_alone_is_moved_again_after_a_kill_or_stays(tmp_path: Path) -> None:
+def test_a_ledger_that_moves_alone_is_moved_again_after_a_kill_or_stays(tmp_path: Path, forks: forked.Forks) -> None:
     lake, file = busy_lake(tmp_path / "lake"), some_parts(tmp_path / "other", "ledger")
-    kill_while_migrating(lake, file, "moved")
+    kill_while_migrating(forks, lake, file, "moved")
     with pytest.raises(Conflict, match="has moved"):
         lakes.open(lake)
     assert migrate(lake, lake / FILE_NAME).code == 0, "whoever thinks better of it says so by the lake's own settings"
     lakes.open(lake).close()
-    kill_while_migrating(lake, file, "moved")
+    kill_while_migrating(forks, lake, file, "moved")
     assert migrate(lake, some_parts(tmp_path / "third", "ledger")).code == 0
     with lakes.open(lake) as moved:
         assert moved.settings.text("ledger.uri") == f"sqlite:///{tmp_path}/third/ledger.db"
@@ -71,14 +72,14 @@ def test_a_ledger_that_moves_alone_is_moved_again_after_a_kill_or_stays(tmp_path
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("parts", [("ledger", "log"), ("log",)])
 def test_killed_before_or_after_positions_are_set_no_event_is_read_twice(
-    tmp_path: Path, parts: tuple[str, ...]
+    tmp_path: Path, forks: forked.Forks, parts: tuple[str, ...]
 ) -> None:
     lake, file = busy_lake(tmp_path / "lake"), some_parts(tmp_path / "other", *parts)
     source = Components(load(lake))
     before = state(lake)
-    kill_while_migrating(lake, file, "moved")
+    kill_while_migrating(forks, lake, file, "moved")
     assert offsets(lake) == {0: 3}
-    kill_while_migrating(lake, file, "moved:2")
+    kill_while_migrating(forks, lake, file, "moved:2")
     assert offsets(lake) == {0: 0}, "the tables stay and already speak of the new log"
     land_text(source.log, "late", "acme", at=source.clock(), event_id="late")
     done = migrate(lake, file)
@@ -94,9 +95,9 @@ def test_killed_before_or_after_positions_are_set_no_event_is_read_twice(
         assert parts_of(moved).ledger.forget_claims_from(0, 0) == 0
 
 
-def test_what_a_kill_right_after_the_switch_left_noted_is_not_taken_back(tmp_path: Path) -> None:
+def test_what_a_kill_right_after_the_switch_left_noted_is_not_taken_back(tmp_path: Path, forks: forked.Forks) -> None:
     lake = busy_lake(tmp_path / "lake")
-    kill_while_migrating(lake, some_parts(tmp_path / "other", "log"), "switched")
+    kill_while_migrating(forks, lake, some_parts(tmp_path / "other", "log"), "switched")
     assert load(lake).text("log.uri") == f"{tmp_path}/other/log"
     assert migrate(lake, some_parts(tmp_path / "third", "raw")).code == 0
     assert offsets(lake) == {0: 0}
@@ -137,9 +138,9 @@ def test_an_index_that_stays_keeps_its_entries(tmp_path: Path) -> None:
         assert moved.pending().index == 0 and parts_of(moved).index.count() == 3
 
 
-def test_a_migration_is_done_in_the_ledger_that_it_led_to(tmp_path: Path) -> None:
+def test_a_migration_is_done_in_the_ledger_that_it_led_to(tmp_path: Path, forks: forked.Forks) -> None:
     lake, file = busy_lake(tmp_path / "lake"), some_parts(tmp_path / "other", "ledger")
-    kill_while_migrating(lake, file, "switched")
+    kill_while_migrating(forks, lake, file, "switched")
     with lakes.open(lake) as moved:
         assert [(run.kind, run.outcome) for run in parts_of(moved).ledger.runs(2)] == [
             ("migrate", "done"),

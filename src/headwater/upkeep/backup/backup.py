@@ -110,8 +110,9 @@ def back_up(parts: Parts, file: Path) -> dict[str, Any]:
 
 def _lines(states: list[TableState], ledger: Ledger, made_at: str) -> Iterator[Line]:
     yield from ((TABLE, (state.table, state.location, state.document)) for state in states)
+    begun = to_text(ledger.unfinished(_KIND)[0].started_at)
     for name, row in read_ledger(ledger):
-        if name == RUNS and row[0] == _KIND and row[3] is None:
+        if name == RUNS and (row[0], row[1], row[3]) == (_KIND, begun, None):
             yield name, (_KIND, row[1], made_at, DONE, row[4])  # whoever reads of it there, there it is done
         else:
             yield name, row

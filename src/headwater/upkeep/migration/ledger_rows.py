@@ -21,16 +21,18 @@ def travelling_rows(source: Parts, *, renumber: bool) -> Iterator[tuple[str, Row
     """`renumber` where the log moves too, and gives the same positions again."""
     yield FACTS, (CAME_AS, identity_of(source))
     stays = _STAYS | ({LOG_IDENTITY} if renumber else set())
+    begun = to_text(source.ledger.unfinished(KIND)[0].started_at)
     for name, row in read_ledger(source.ledger):
         if name == CLAIMS and renumber:
             yield name, seal_claim(row)
         elif name == RUNS:
-            yield name, _finished(row, to_text(source.clock()))
+            yield name, _finished(row, begun, to_text(source.clock()))
         elif name != FACTS or row[0] not in stays:
             yield name, row
 
 
-def _finished(run: Row, now: str) -> Row:
-    """Whoever reads of this migration where it led to, there it is done."""
+def _finished(run: Row, begun: str, now: str) -> Row:
+    """Whoever reads of this migration where it led to, there it is done; those that were killed before it are not."""
     kind, started_at, _, outcome, detail = run
-    return (kind, started_at, now, DONE, detail) if kind == KIND and outcome is None else run
+    is_this = (kind, started_at, outcome) == (KIND, begun, None)
+    return (kind, started_at, now, DONE, detail) if is_this else run

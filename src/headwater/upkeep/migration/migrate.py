@@ -82,7 +82,7 @@ from headwater.upkeep.migration.plan import (
 )
 from headwater.upkeep.migration.raw_objects import copy_late, copy_raw
 from headwater.upkeep.parts import Parts
-from headwater.upkeep.task import Result, Step, Task, apply
+from headwater.upkeep.task import MOVED, Result, Step, Task, apply
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -294,6 +294,8 @@ class Migrate(Task[MigrationPlan]):
     def _mark_moved(self) -> None:
         if self.current.moves(LEDGER):
             set_format(self.target.ledger)
+            for plan in unfinished_plans(self.target.ledger):  # of the lake that was here before, and left
+                finish_plan(self.target.ledger, plan.id, MOVED, self.source.clock())
             where = f"{shown_place(self.target.settings, LEDGER)} at {to_text(self.source.clock())}"
             self.source.ledger.set_fact(MOVED_TO, f"{where}; its settings are in {self.source.settings.lake}")
         faults.point("migrate.moved")
