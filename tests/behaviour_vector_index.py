@@ -1,9 +1,10 @@
-"""What a vector index promises wherever it is: twice is once, filters keep recall, a wiped index starts again.
+"""What a vector index promises whatever it is made of: twice is once, filters keep recall, a wiped index starts again.
 
 The file that imports these tests gives the fixture `settings`: of a lake whose index is empty.
 """
 
 import multiprocessing
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,6 @@ from headwater.domain import tables
 from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.lexical import DIMENSION
 from headwater.settings import Settings
-from headwater.storage.index import lance_optimize as lance_organise
 from headwater.storage.index.vector_index import Filter, Vector, VectorIndex, open_index
 
 PRINT = "feed0123feed0123"
@@ -109,36 +109,6 @@ def test_filters_apply_before_ranking(index: VectorIndex, probe: str) -> None:
     assert {entry.chunk_id for entry in index.search(PRINT, asked, 10, window)} == {"c3", "c4"}
 
 
-def test_the_approximate_index_keeps_recall_with_and_without_a_filter(
-    index: VectorIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lance_organise, "ANN_ROWS", 1_000)
-    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 500)
-    index.upsert(embeddings(1_500))
-    index.optimise()
-    index.upsert(embeddings(100, first=1_500))
-    everything = np.concatenate([vectors(1_500), vectors(100, seed=1_500)])
-    for only, members in ((Filter(), range(1_600)), (Filter(customer="acme"), range(0, 1_600, 4))):
-        found = truth = 0
-        for probe in vectors(10, seed=99):
-            exact = sorted(members, key=lambda number: -float(everything[number] @ probe))[:10]
-            hits = {entry.chunk_id for entry in index.search(PRINT, probe, 10, only)}
-            found += len(hits & {f"c{number}" for number in exact})
-            truth += 10
-        assert found / truth >= 0.98
-
-
-def test_an_index_that_was_outgrown_is_trained_again(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lance_organise, "ANN_ROWS", 300)
-    monkeypatch.setattr(lance_organise, "PARTITION_ROWS", 300)
-    for first, trained in ((0, "vector_1"), (300, "vector_1"), (600, "vector_1"), (900, "vector_4")):
-        index.upsert(embeddings(300, first=first))
-        index.optimise()
-        [table] = index._all_tables()  # type: ignore[attr-defined]
-        assert [one.name for one in table.list_indices() if one.columns == ["vector"]] == [trained]
-        assert index.search(PRINT, vectors(300, seed=first)[5], 1)[0].chunk_id == f"c{first + 5}"
-
-
 def test_deleting_the_index_forgets_its_position(index: VectorIndex, settings: Settings) -> None:
     index.upsert(embeddings(3))
     index.set_position(3)
@@ -209,6 +179,26 @@ def test_two_processes_bringing_the_same_entries_make_each_once(settings: Settin
     assert index.count() == 50
 
 
+def test_whoever_organises_while_another_brings_entries_both_end_well(settings: Settings) -> None:
+    organise_beside_who_brings(settings, _organise)
+
+
+def organise_beside_who_brings(settings: Settings, organise: Callable[[Settings, Any], None]) -> None:
+    """Two who organise at the same time, and one who brings entries."""
+    open_index(settings).upsert(embeddings(20))
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(3)
+    at_work = [context.Process(target=work, args=(settings, start)) for work in (_bring_in_turns, organise, organise)]
+    for process in at_work:
+        process.start()
+    for process in at_work:
+        process.join()
+    assert [process.exitcode for process in at_work] == [0, 0, 0]
+    index = open_index(settings)
+    assert (index.count(), index.position()) == (300, 300)
+    assert index.present([f"c{number}" for number in range(300)]) == {f"c{number}" for number in range(300)}
+
+
 def _bring_in_turns(settings: Settings, start: Any) -> None:
     index = open_index(settings)
     index.prepare()
@@ -219,26 +209,8 @@ def _bring_in_turns(settings: Settings, start: Any) -> None:
 
 
 def _organise(settings: Settings, start: Any) -> None:
-    """At every call, as if the table had grown by half each time."""
-    lance_organise.TAIL_ROWS, lance_organise.TAIL_SHARE = 1, 1 << 30
-    lance_organise.SMALL_FILES, lance_organise.ROWS_PER_SMALL_FILE = 0, 1 << 30
     index = open_index(settings)
     index.prepare()
     start.wait()
     for _ in range(15):
         index.optimise()
-
-
-def test_two_who_organise_at_the_same_time_and_one_who_brings_entries_all_end_well(settings: Settings) -> None:
-    open_index(settings).upsert(embeddings(20))
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(3)
-    at_work = [context.Process(target=work, args=(settings, start)) for work in (_bring_in_turns, _organise, _organise)]
-    for process in at_work:
-        process.start()
-    for process in at_work:
-        process.join()
-    assert [process.exitcode for process in at_work] == [0, 0, 0]
-    index = open_index(settings)
-    assert (index.count(), index.position()) == (300, 300)
-    assert index.present([f"c{number}" for number in range(300)]) == {f"c{number}" for number in range(300)}

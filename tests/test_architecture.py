@@ -214,3 +214,12 @@ def test_a_module_says_where_it_stands_and_stays_readable() -> None:
         assert ast.get_docstring(ast.parse(text)), f"{file} has no docstring"
         assert text.count("\n") <= 330, f"{file} has grown too long"
         assert file.stem not in {"utils", "common", "core", "helpers", "manager"}
+
+
+@pytest.mark.parametrize(
+    ("suite", "port"),
+    [("vector_index", "index.vector_index"), ("pointer_log", "log.pointer_log"), ("raw_store", "raw.store")],
+)
+def test_the_suite_of_a_port_knows_no_adapter(suite: str, port: str) -> None:
+    text = (Path(__file__).parent / f"behaviour_{suite}.py").read_text(encoding="utf-8")
+    assert set(re.findall(r"headwater\.storage[\w.]*", text)) == {f"headwater.storage.{port}"}

@@ -1,8 +1,9 @@
-"""The vector index in a directory."""
+"""The vector index in a directory: what every one promises, and what LanceDB's does beyond that."""
 
 from pathlib import Path
 
 import pytest
+from behaviour_lance_index import *  # noqa: F403
 from behaviour_vector_index import *  # noqa: F403
 from behaviour_vector_index import embeddings
 

@@ -1,6 +1,7 @@
 """The vector index and the memo on S3."""
 
 import pytest
+from behaviour_lance_index import *  # noqa: F403
 from behaviour_memo import *  # noqa: F403
 from behaviour_vector_index import *  # noqa: F403
 
