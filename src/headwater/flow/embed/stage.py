@@ -119,9 +119,9 @@ def embed_again(
     texts = texts_of(writer.spark, objects, {table: reached.seq_of(table.name) for table in SAID})
     with _embedded(writer, embedders, texts, clock, afresh) as made:
         # The rows of the first try are taken out by who tries again.
-        quarantined = writer.publish(QUARANTINE, _set_aside(made, clock), {}, stage=STEP)
+        quarantined = writer.publish(QUARANTINE, _set_aside(made, clock), {}, stage="embed")
         new = writer.not_yet_in(EMBEDDINGS, _good(made), EMBEDDINGS.key)
-        vectors = writer.publish(EMBEDDINGS, new, {}, stage=STEP, aside=rows_by_tag(new))
+        vectors = writer.publish(EMBEDDINGS, new, {}, stage="embed", aside=rows_by_tag(new))
         return Embeddings(len(texts), vectors, quarantined, spent_by_tag(made))
 
 
@@ -161,11 +161,11 @@ def _embed_next(
         }
         # A run that was killed between the two tables has set these aside already.
         aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "step", "fingerprint"))
-        quarantined = writer.publish(QUARANTINE, aside, {}, stage=STEP)
+        quarantined = writer.publish(QUARANTINE, aside, {}, stage="embed")
         new = _good(made)
         if again:
             new = writer.not_yet_in(EMBEDDINGS, new, EMBEDDINGS.key, of_any_time=of_any_time)
-        vectors = writer.publish(EMBEDDINGS, new, consumed, since=since, stage=STEP)
+        vectors = writer.publish(EMBEDDINGS, new, consumed, since=since, stage="embed")
     # Of texts that the driver has not seen, as many as the numbers between say.
     between = sum(ends[table] - begin for table, (begin, _) in spans.items())
     seen = len(texts) if isinstance(texts, pa.Table) else between
