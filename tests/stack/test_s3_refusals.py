@@ -43,6 +43,24 @@ class Refusing(Forwarder):
         super().answer()
 
 
+class Unlisted(Refusing):
+    """Of a name that is not there it says what it says of all that it does not let us read, as AWS does where one may
+    not list."""
+
+    refusals: ClassVar[dict[str, tuple[int, str]]] = {}
+
+    def reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        if status == 404:
+            body = b"<Error><Code>AccessDenied</Code></Error>" if body else b""
+            status, headers = 403, {"Content-Length": str(len(body)), "Connection": "close"}
+        super().reply(status, headers, body)
+
+    def answer(self) -> None:
+        if "list-type" in self.path:
+            self.refusals = {**self.refusals, "list-type": (403, "AccessDenied")}
+        super().answer()
+
+
 @pytest.fixture
 def gate(s3_settings: Settings) -> Iterator[str]:
     Refusing.refusals = {}
@@ -154,32 +172,66 @@ def test_one_object_of_many_may_be_broken_in_any_way(
         fetcher.verify(broken, [other["path"]])
 
 
-def test_a_denied_customer_who_fills_the_batch_and_the_listing_is_to_blame_for_itself(
-    gate: str, s3_settings: Settings, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_customers_that_are_denied_are_to_blame_for_themselves_also_where_nobody_else_is_in_sight(
+    gate: str, s3_settings: Settings, bucket: str, tmp_path: Path
 ) -> None:
-    """In a fresh worker, which knows of nobody that could be read."""
+    """In fresh workers, which know of nobody that could be read."""
     store = open_raw_store(f"s3://{bucket}/raw", s3_settings)
     denied = [store.put_bytes(f"audio/acme/2026-03-01/{n:02}.wav", b"abc", "audio/wav") for n in range(20)]
     paths = [pointer.path for pointer in denied]
 
-    def verify() -> None:
-        fetcher_at(gate, s3_settings, bucket, tmp_path).verify(denied[0].to_dict(), paths)
+    def is_blamed() -> bool:
+        try:
+            fetcher_at(gate, s3_settings, bucket, tmp_path).verify(denied[0].to_dict(), paths)
+        except DataFault as fault:
+            assert fault.reason == "UNFETCHABLE"
+            return True
+        except Unavailable:
+            return False
+        raise AssertionError("it was read")
 
     Refusing.refusals = {"/raw/audio/acme": (403, "AccessDenied")}
-    with pytest.raises(Unavailable):
-        verify()  # there is nobody else
+    assert is_blamed(), "there is nobody else"
     other = store.put_bytes("audio/globex/2026-03-01/b.wav", b"abc", "audio/wav")
-    with pytest.raises(DataFault, match="UNFETCHABLE"):
-        verify()
-    monkeypatch.setattr("headwater.flow.derive.store_health._LISTED", 10)  # the other one is not seen
-    with pytest.raises(DataFault, match="UNFETCHABLE"):
-        verify()
+    assert is_blamed()
+    paths.append(other.path)
+    Refusing.refusals = {f"/raw/audio/{customer}": (403, "AccessDenied") for customer in ("acme", "globex")}
+    assert is_blamed(), "both are denied, and there is nobody else"
     Refusing.refusals = {"/raw/audio": (403, "AccessDenied")}
-    with pytest.raises(Unavailable):
-        verify()
-    Refusing.refusals = {"/raw/audio/acme": (403, "AccessDenied"), "/raw/audio/globex": (403, "AccessDenied")}
-    with pytest.raises(Unavailable):
-        fetcher_at(gate, s3_settings, bucket, tmp_path).verify(denied[0].to_dict(), [*paths, other.path])
+    assert is_blamed()
+    Refusing.refusals = {"/raw/": (403, "AccessDenied")}
+    assert not is_blamed(), "a key that was rotated"
+    Refusing.refusals = {"/raw/audio": (500, "InternalError")}
+    assert not is_blamed(), "it gives nothing, and says nothing of why"
+
+
+def test_a_store_that_lets_us_read_and_write_but_not_list_is_known_by_an_object_of_our_own(
+    gate: str, s3_settings: Settings, bucket: str, tmp_path: Path
+) -> None:
+    store = open_raw_store(f"s3://{bucket}/raw", s3_settings)
+    denied = store.put_bytes("audio/acme/2026-03-01/a.wav", b"abc", "audio/wav").to_dict()
+    Unlisted.refusals = {"/raw/audio": (403, "AccessDenied")}
+    with forwarding(s3_settings.text("s3.endpoint").removeprefix("http://"), Unlisted) as address:
+        with pytest.raises(DataFault, match="UNFETCHABLE"):
+            fetcher_at(address, s3_settings, bucket, tmp_path).verify(denied)
+        Unlisted.refusals = {"/raw/": (403, "AccessDenied")}
+        with pytest.raises(Unavailable):
+            fetcher_at(address, s3_settings, bucket, tmp_path).verify(denied)
+    assert [found.path for found in store.list()] == [denied["path"]], "nobody sees it"
+
+
+def test_a_run_ends_where_all_objects_are_denied_and_retry_brings_them_in_once_they_are_not(
+    lake: Lake, tmp_path: Path
+) -> None:
+    folder = rounds.make_media(tmp_path, 1)
+    for name, customer in (("one", "acme"), ("two", "globex")):
+        put(lake, folder / "call-1-0.wav", name, customer)
+    Refusing.refusals = {f"/raw/audio/{customer}": (403, "AccessDenied") for customer in ("acme", "globex")}
+    lake.run()
+    assert reasons(lake) == dict.fromkeys(("one", "two"), "UNFETCHABLE")
+    assert not lake.pending()
+    Refusing.refusals = {}
+    assert lake.retry().recovered == 2
 
 
 def test_a_bucket_that_is_gone_is_no_fault_of_its_objects(

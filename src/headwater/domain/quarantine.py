@@ -26,7 +26,7 @@ REASONS: Final[dict[str, str]] = {
     "ENCRYPTED": "It needs a password. Send an unlocked copy under a new --id.",
     "UNSUPPORTED": "No decoder here reads this format. Convert it, or add a decoder, then headwater retry.",
     "MISSING_OBJECT": "The event came without its bytes. It is tried again by itself; at once: headwater retry.",
-    "UNFETCHABLE": "The store gives others, but not this one. Mend what its detail names: policy, key, archive, disk. "
+    "UNFETCHABLE": "The store answers, but does not give it. Mend what its detail names: policy, key, archive, disk. "
     "It is tried again by itself; at once: headwater retry.",
     "CORRUPT": "The stored bytes no longer match their checksum. Restore the object, then headwater retry.",
     "CRASHED": "A decoder or model crashed on it. After an upgrade, headwater retry.",

@@ -66,21 +66,21 @@ class Fetcher:
         try:
             found = self._judged(store, pointer, read)
         except (AccessRefused, Unavailable) as error:
-            if not health.answers_others(pointer.path, mates):
+            if not health.blames(pointer.path, mates, is_denied=isinstance(error, AccessRefused)):
                 raise Unavailable(str(error)) from error
             return self._again(store, pointer, read)
         health.note_read(pointer.path)
         return found
 
     def _again(self, store: RawStore, pointer: Pointer, read: Callable[[RawStore], T]) -> T:
-        """A store that was restarted meanwhile gives it now; else it gives others and not this one."""
+        """A store that was restarted meanwhile gives it now; else it answers, and does not give this one."""
         try:
             return self._judged(store, pointer, read)
         except AccessRefused as error:
             hint = "A store that does not let us list says the same of what is not there."
-            raise DataFault("UNFETCHABLE", f"{error} The store answers for others. {hint}") from error
+            raise DataFault("UNFETCHABLE", f"{error} The store answers otherwise. {hint}") from error
         except Unavailable as error:
-            raise DataFault("UNFETCHABLE", f"{error} The store answers for others.") from error
+            raise DataFault("UNFETCHABLE", f"{error} The store answers otherwise.") from error
 
     def _judged(self, store: RawStore, pointer: Pointer, read: Callable[[RawStore], T]) -> T:
         try:

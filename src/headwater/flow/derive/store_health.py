@@ -1,14 +1,14 @@
 """Whose fault it is when a raw store refuses an object: that object's, or the store's.
 
 An error alone does not tell: a policy that denies one object and a key that was rotated are both a 403, a bad sector
-and a dying disk are both EIO. So somebody else is asked for, there and then: where another object can be read, the
-store answers, and the fault is the object's; where none can, it is the store's, and the work waits. What else is denied
-to the same customer tells nothing: a policy may be about it alone.
+and a dying disk are both EIO. So something else is asked for, there and then. Where another object can be read, the
+fault is the object's. Where it was *denied*, and so is all that is about to be read, the store is asked for a name of
+our own: one that answers that knows who asks, and has denied the others for good. Where it gave no answer for an
+object, that name tells only where there is no other object. All else is the store's fault, and the work waits.
 """
 
-import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
@@ -38,75 +38,72 @@ class StoreHealth:
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def answers_others(self, refused: str, mates: Sequence[str]) -> bool:
-        """Whether anything but `refused` can be read now; `mates` are objects that are about to be read as well."""
-        found = _Found(_customer(refused))
-        denied: set[str] = set()
-        silent = 0
-        for path in islice(self._witnesses(refused, mates, found), WITNESSES):
-            try:
-                for _ in self._store.chunks(path, 0, 1):
-                    break
-                self.note_read(path)
-                return True
-            except AccessRefused:
-                denied.add(_customer(path))
-            except (NotFound, InvalidRequest):
-                continue  # an event without bytes, or with a path that leads nowhere, says nothing of the store
-            except HeadwaterError:
-                silent += 1
-                if silent >= SILENT_MAX:
-                    return False
-        alone = denied == {found.customer} and not found.is_all
-        return not silent and (alone or not denied) and self._answers_at_all()
-
-    def _witnesses(self, refused: str, mates: Sequence[str], found: "_Found") -> Iterator[str]:
-        """Each once: what could be read before, a mate of each owner, what the store has; its own customer's last."""
+    def blames(self, refused: str, mates: Sequence[str], *, is_denied: bool) -> bool:
+        """Whether it is the object's own fault; `mates` are objects that are about to be read as well."""
         near = [*reversed(self._known.values()), *_one_of_each(mates)]
-        others = [path for path in near if _customer(path) != found.customer]
-        seen = {refused}
-        for path in chain(others, self._listed(found), near, mates, found.own):
-            if path not in seen:
-                seen.add(path)
-                yield path
+        # A policy may be about its customer alone.
+        others = [path for path in near if _customer(path) != _customer(refused)]
+        asking = _Asking(self._store, refused)
+        if not asking.reads_any(others):
+            if is_denied and not asking.silent and self._store.is_answering():
+                return True
+            if not asking.reads_any(chain(self._listed(refused), near, mates)):
+                return not is_denied and not asking.silent and self._store.is_answering()
+        self.note_read(asking.read)
+        return True
 
-    def _listed(self, found: "_Found") -> Iterator[str]:
-        """Two of each kind, of other customers, as soon as they are found."""
+    def _listed(self, refused: str) -> Iterator[str]:
+        """Two of each kind, of other customers; then some of its own customer's."""
+        own: list[str] = []
         for modality in Modality:
             others: dict[str, str] = {}
             try:
-                count, page = 0, islice(self._store.list(modality.prefix), _LISTED + 1)
-                for count, path in enumerate(listed.path for listed in page):
-                    if _customer(path) != found.customer:
+                for path in (listed.path for listed in islice(self._store.list(modality.prefix), _LISTED)):
+                    if _customer(path) != _customer(refused):
                         others.setdefault(_owner(path), path)
-                    elif len(found.own) < _OWN:
-                        found.own.append(path)
-                    if len(others) == 2 or count == _LISTED:
+                    elif len(own) < _OWN:
+                        own.append(path)
+                    if len(others) == 2:
                         break
-                found.is_all &= not others and count < _LISTED
             except HeadwaterError:
-                found.is_all = False
+                continue
             yield from others.values()
-
-    def _answers_at_all(self) -> bool:
-        """Where there is no other object: a store that says of a name that it has none has understood who asks."""
-        try:
-            for _ in self._store.chunks(f"{Modality.AUDIO.prefix}/{uuid.uuid4().hex}", 0, 1):
-                break
-        except NotFound:
-            return True
-        except HeadwaterError:
-            return False
-        return True
+        yield from own
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a listing has of a customer, and whether it was read to its end without another one."""
+class _Asking:
+    """Other objects are asked for, each once, until one can be read or enough could not."""
 
-    customer: str
-    own: list[str] = field(default_factory=list)
-    is_all: bool = True
+    store: RawStore
+    refused: str
+    silent: int = 0  # that gave no answer at all
+    read: str = ""
+    _seen: set[str] = field(default_factory=set)
+
+    def reads_any(self, paths: Iterable[str]) -> bool:
+        self._seen.add(self.refused)
+        for path in paths:
+            if path in self._seen:
+                continue
+            if len(self._seen) > WITNESSES or self.silent >= SILENT_MAX:
+                return False
+            self._seen.add(path)
+            if self._reads(path):
+                self.read = path
+                return True
+        return False
+
+    def _reads(self, path: str) -> bool:
+        try:
+            for _ in self.store.chunks(path, 0, 1):
+                break
+            return True
+        except (AccessRefused, NotFound, InvalidRequest):
+            return False  # an event without bytes, or with a path that leads nowhere, says nothing of the store
+        except HeadwaterError:
+            self.silent += 1
+            return False
 
 
 def _customer(path: str) -> str:

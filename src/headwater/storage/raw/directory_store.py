@@ -106,6 +106,12 @@ class DirectoryRawStore:
             os.unlink(name, dir_fd=directory)
             os.fsync(directory)
 
+    def is_answering(self) -> bool:
+        try:
+            return self.head(f"audio/{uuid.uuid4().hex}") is None
+        except HeadwaterError:
+            return False
+
     def open_local(self, key: str) -> BinaryIO | None:
         with self._open(key) as file:
             return os.fdopen(os.dup(file.fileno()), "rb")

@@ -34,6 +34,7 @@ from headwater.storage.raw.store import (
 )
 
 PRECONDITION_FAILED: Final = 412
+_OWN: Final = f"{PROBE}-own"
 _CHECKSUM: Final = "sha256"  # the object's own metadata; only small objects have it, a stream's is known too late
 
 
@@ -174,6 +175,28 @@ class S3RawStore:
                     if "object lock" in str(error):
                         raise Conflict(self._locked(key, {**where, "VersionId": version})) from error
                     raise
+
+    def is_answering(self) -> bool:
+        """A server that does not know us says so of any name. One that knows us and does not let us list says the same
+        of a name that is not there: there an object is left, of a name that nobody else's has, and asked for."""
+        for attempt in (self._read_own, self._put_own, self._read_own):
+            try:
+                attempt()
+            except FileNotFoundError as error:
+                return code_of(error) != NO_BUCKET
+            except (PermissionDeniedError, UnauthenticatedError):
+                continue
+            except BaseError:
+                return False
+            if attempt == self._read_own:
+                return True
+        return False
+
+    def _read_own(self) -> None:
+        obstore.get(self._store, _OWN).bytes()
+
+    def _put_own(self) -> None:
+        obstore.put(self._store, _OWN, b"headwater", use_multipart=False)
 
     def open_local(self, key: str) -> BinaryIO | None:
         return None

@@ -69,6 +69,10 @@ class RawStore(Protocol):
         """Remove the object's bytes, all versions of them; twice is once. Conflict where a lock holds them."""
         ...
 
+    def is_answering(self) -> bool:
+        """Whether it answers us, whatever it refuses: it tells of a name of our own what there is to tell."""
+        ...
+
     def open_local(self, key: str) -> BinaryIO | None:
         """The object as an open file, for a decoder; None where the store is not on this machine."""
         ...
