@@ -16,7 +16,7 @@ PAIRS = {
     "cracked display": "I want to return the computer because the screen is broken.",
     "opening times": "Thank you for calling, our office is open from Monday to Friday.",
     "I cannot sign in": "I forgot my password and cannot log in.",
-    "privacy": "How long do you keep the recordings of our calls?",
+    "stored conversations": "How long do you keep the recordings of our calls?",
     "wrong charge on my credit card": "My account was billed two times this month.",
 }
 
@@ -42,7 +42,7 @@ def test_vectors_are_of_unit_length_and_equal_on_every_machine(embedder: Model) 
     found = vectors(embedder, texts)
     assert found.shape == (6, embedder.card.dimension) and found.dtype == np.float32
     assert np.allclose(np.linalg.norm(found, axis=1), [1, 1, 0, 0, 1, 1], atol=1e-4)
-    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "2682606e54db684d"
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "16e445e4bd037eea"
     assert all(np.array_equal(embedder.run([text])[0], vector) for text, vector in zip(texts, found, strict=True))
 
 

@@ -37,7 +37,7 @@ class Static:
             version=installed_version(DISTRIBUTION),
             accepts="text",
             produces="vector",
-            parameters={"dimension": DIMENSION},
+            parameters={"dimension": DIMENSION, "capitals": False},
             batch_items=512,
             weights_digest=packed_weights(DISTRIBUTION, Path(TABLE).name, Path(TOKENIZER).name),
             instant=True,
@@ -64,8 +64,8 @@ class Static:
 
 
 def _valid(text: str) -> str:
-    """Half a surrogate pair has no UTF-8, and stops the tokenizer."""
-    return text.encode(errors="replace").decode().strip()
+    """Without capitals, which make other pieces of the same word; half a surrogate pair would stop the tokenizer."""
+    return text.encode(errors="replace").decode().lower().strip()
 
 
 def _file(name: str) -> Path:
