@@ -5,10 +5,10 @@ BIN := .venv/bin
 # Two at a time: tests wait for processes as often as for a core. Those of a file stay together.
 AT_ONCE := -n 2 --dist loadfile
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check stack test-stack bench bench-peers soak clean
+.PHONY: help setup demo test check stack test-stack bench bench-quality bench-peers soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install everything into .venv, fetch the jars, record Spark's classes (once)
 	@$(PYTHON) scripts/setup
@@ -35,6 +35,9 @@ test-stack: setup ## Run the tests that need those servers; fetches, builds and 
 
 bench: setup ## Measure start, framework, search, models, replay and upgrade beside plain arms (an hour)
 	@for name in start framework search models replay upgrade; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+bench-quality: setup ## Measure how right speech, pictures and search are, new models beside old (some minutes)
+	@cd benchmarks && ../$(BIN)/python -m quality $(ARGS)
 
 bench-peers: setup ## Measure beside Daft, DataChain, Pixeltable and PySpark, each in an environment of its own (half an hour)
 	@cd benchmarks && ../$(BIN)/python -m peers $(ARGS)

@@ -1,0 +1,1 @@
+"""How right models and search are, on data whose truth is known."""

@@ -1,0 +1,64 @@
+"""The truth that `make bench-quality` measures by is what docs/models.md says it is, and its measures are right."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from quality.judged import NONSENSE, ndcg, read_questions, read_texts, recall
+
+# What a question and its answer may share and still have no word of weight in common.
+LIGHT = set(
+    re.findall(
+        r"\w+",
+        "a an the of in on at to for by with from is was are be been it i my me you your we our that this and or not "
+        "no do does did what where when how can could as up off",
+    )
+)
+
+
+def weighty(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower())) - LIGHT
+
+
+def test_there_are_texts_and_questions_enough_and_every_answer_exists() -> None:
+    texts, questions = read_texts(), read_questions()
+    assert len(texts) >= 300 and len(set(texts.values())) == len(texts)
+    assert all(one.answers and one.answers <= set(texts) for one in questions)
+    kinds = Counter(one.kind for one in questions if one.kind != "cjk")
+    assert sum(kinds.values()) >= 80
+    assert kinds["meaning"] >= sum(kinds.values()) / 2 and kinds["code"] >= sum(kinds.values()) / 4
+
+
+def test_questions_of_meaning_share_no_word_of_weight_with_their_answers() -> None:
+    texts = read_texts()
+    for one in read_questions():
+        if one.kind == "meaning":
+            shared = {name: weighty(one.text) & weighty(texts[name]) for name in one.answers}
+            assert not any(shared.values()), (one.text, shared)
+
+
+def test_a_code_stands_in_its_answer_and_nowhere_else() -> None:
+    texts = read_texts()
+    for one in read_questions():
+        if one.kind == "code":
+            code = one.text.split()[-1].lower()
+            assert {name for name, text in texts.items() if code in text.lower()} == one.answers, one.text
+
+
+def test_nonsense_is_nowhere() -> None:
+    everything = " ".join(read_texts().values()).lower()
+    assert not [word for word in NONSENSE if word[:5] in everything]
+
+
+@pytest.mark.parametrize(
+    ("found", "gain", "share"),
+    [("ab", 1.0, 1.0), ("xaxb", 0.65, 1.0), ("a", 0.61, 0.5), ("xyz", 0.0, 0.0), ("x" * 10 + "ab", 0.0, 0.0)],
+)
+def test_answers_further_down_count_less_and_past_the_tenth_not_at_all(found: str, gain: float, share: float) -> None:
+    answers = frozenset("ab")
+    assert ndcg(list(found), answers) == pytest.approx(gain, abs=0.01)
+    assert recall(list(found), answers) == share
