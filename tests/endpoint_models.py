@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from endpoint_server import EndpointServer
 
-from headwater.flow.models.manners import World
+from headwater.flow.models.call_policy import TimeAndChance
 from headwater.flow.models.registry import load_model
 
-QUICK = World(chance=lambda: 0.02)  # waits of 10 ms, then 20 ms: the tests need not see how long they get
+QUICK = TimeAndChance(chance=lambda: 0.02)  # waits of 10 ms, then 20 ms: the tests need not see how long they get
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def server() -> Iterator[EndpointServer]:
         yield found
 
 
-def embedder(server: EndpointServer, world: World = QUICK, **options: Any) -> Any:
-    return made("openai-embeddings", server, world, **{"dimension": 8, **options})
+def embedder(server: EndpointServer, timing: TimeAndChance = QUICK, **options: Any) -> Any:
+    return made("openai-embeddings", server, timing, **{"dimension": 8, **options})
 
 
-def made(kind: str, server: EndpointServer, world: World = QUICK, **options: Any) -> Any:
+def made(kind: str, server: EndpointServer, timing: TimeAndChance = QUICK, **options: Any) -> Any:
     model: Any = load_model("m", {"m": {"kind": kind, "url": server.url, "model": "tiny", **options}})
-    model.load(world)
+    model.load(timing)
     return model

@@ -8,7 +8,7 @@ from endpoint_server import EndpointServer, Trick, fail, hang_up
 
 from headwater.errors import Unavailable
 from headwater.flow.embed.asking import WORD, Embedder
-from headwater.flow.models.manners import World
+from headwater.flow.models.call_policy import TimeAndChance
 
 __all__ = ["server"]
 TEXTS = [f"text number {number}" for number in range(6)]
@@ -25,13 +25,13 @@ class Quick:
         self.waits.append(seconds)
         self.now += seconds
 
-    def world(self) -> World:
-        return World(clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5)
+    def timing(self) -> TimeAndChance:
+        return TimeAndChance(clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5)
 
 
 def asked(server: EndpointServer, quick: Quick, **options: Any) -> Embedder:
     options = {"batch_items": 4, "breaker_failures": 2, "breaker_seconds": 30, "deadline_seconds": 60, **options}
-    return Embedder(embedder(server, quick.world(), **options), quick.sleep)
+    return Embedder(embedder(server, quick.timing(), **options), quick.sleep)
 
 
 def ask(one: Embedder, texts: list[str]) -> tuple[dict[str, str], list[str]]:

@@ -12,7 +12,7 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.components import Components
 from headwater.domain.progress import SNAPSHOT, STAMP
-from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
+from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict, NotFound
 from headwater.settings import load
 from headwater.storage.ledger.ledger import Ledger, open_ledger
@@ -95,7 +95,7 @@ def test_a_lake_of_format_one_is_upgraded_and_goes_on(tmp_path: Path, engine: No
         lake.put_text("written before", customer="acme")
         lake.run()
         catalog = parts_of(lake).catalog
-        for table in (*SAID, EMBEDDINGS):
+        for table in (*TEXT_TABLES, EMBEDDINGS):
             with catalog.load_table(table.name).update_schema(allow_incompatible_changes=True) as update:
                 for field in EFFORT:
                     update.delete_column(field.name)

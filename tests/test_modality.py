@@ -12,7 +12,7 @@ import pytest
 import headwater
 from headwater.domain.modality import CONTENT_TYPES, Modality, modalities_with
 from headwater.domain.steps import CHOICES, EMBED, PICTURE, STEPS, derived_tables
-from headwater.domain.tables import EMBEDDINGS, METADATA, SAID
+from headwater.domain.tables import EMBEDDINGS, METADATA, TEXT_TABLES
 from headwater.errors import InternalError
 from headwater.flow.derive.registry import function_of
 from headwater.settings import BY_NAME
@@ -108,5 +108,5 @@ def test_the_registry_of_steps_is_sound() -> None:
     assert all(modalities_with(step) for step in STEPS.values() if step is not EMBED)
     # By what a model takes and makes, a step is known; and embed reads what the others say.
     assert len({(step.accepts, step.produces) for step in CHOICES.values()}) == len(CHOICES)
-    assert set(EMBED.reads) == set(SAID) == set(derived_tables(())) - {METADATA}
+    assert set(EMBED.reads) == set(TEXT_TABLES) == set(derived_tables(())) - {METADATA}
     assert set(derived_tables({PICTURE.name})) - set(derived_tables(())) == {EMBEDDINGS}

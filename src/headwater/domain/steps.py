@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, SAID, TRANSCRIPTS, Table
+from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, TEXT_TABLES, TRANSCRIPTS, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ TRANSCRIBE: Final = Step("transcribe", TRANSCRIPTS, "speech", "models.transcribe
 CAPTION: Final = Step("caption", CAPTIONS, "picture", "models.caption")
 EXTRACT: Final = Step("extract", CAPTIONS, "document", "models.extract", helper_setting="models.scans")
 MESSAGE: Final = Step("message", MESSAGES, "text", fixed_model="inline")
-EMBED: Final = Step("embed", EMBEDDINGS, "text", "models.embed", reads=SAID)
+EMBED: Final = Step("embed", EMBEDDINGS, "text", "models.embed", reads=TEXT_TABLES)
 PICTURE: Final = Step("picture", EMBEDDINGS, "picture", "models.picture", optional=True)
 
 STEPS: Final = {step.name: step for step in (PROBE, TRANSCRIBE, CAPTION, EXTRACT, MESSAGE, EMBED, PICTURE)}

@@ -195,8 +195,8 @@ QUARANTINE: Final = Table(
     purpose="what could not be processed, why, and how to retry",
 )
 
-SAID: Final = (TRANSCRIPTS, CAPTIONS, MESSAGES)
-TABLES: Final = (EVENTS, METADATA, *SAID, EMBEDDINGS, QUARANTINE)
+TEXT_TABLES: Final = (TRANSCRIPTS, CAPTIONS, MESSAGES)
+TABLES: Final = (EVENTS, METADATA, *TEXT_TABLES, EMBEDDINGS, QUARANTINE)
 
 
 def find(name: str) -> Table | None:

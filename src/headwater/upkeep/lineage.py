@@ -13,7 +13,7 @@ from typing import Any, Final
 from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
 from headwater.domain.ref import Ref
-from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, SAID, TABLES, Table
+from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, TABLES, TEXT_TABLES, Table
 from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.query.history import holding_refs
@@ -71,7 +71,7 @@ def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: 
     events = _events(catalog, object_id)
     refused = _refused(catalog, object_id, asked)
     where = _where(object_id, events)
-    derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *SAID)}
+    derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *TEXT_TABLES)}
     chunks = sorted(_rows(catalog, EMBEDDINGS, _CHUNK, where), key=lambda row: (row["source_table"], row["chunk"]))
     holding = [table for table, rows in ((EVENTS, events), *derived.items(), (EMBEDDINGS, chunks)) if rows]
     indexed = index.position()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headwater.domain.model_book import State
-from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, SAID, TABLES
+from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.claims_upgrade import bring_over_claims
@@ -35,7 +35,7 @@ class Upgrade:
 def _note_effort(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
     from headwater.storage.tables.schema_evolution import add_columns
 
-    for table in (*SAID, EMBEDDINGS):
+    for table in (*TEXT_TABLES, EMBEDDINGS):
         add_columns(catalog, table.name, EFFORT)
     # Its entries do not tell whose text they hold; as a view it is made again by the next run.
     index.delete(None)

@@ -26,7 +26,7 @@ from headwater.flow.derive.terms import amount
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.registry import find_place
 from headwater.flow.models.spending import Purse, billed
-from headwater.flow.models.waiting import told_of_waiting
+from headwater.flow.models.waiting import notify_waiting
 from headwater.settings import SETTINGS
 
 # A fault of this step tells about the whole object; its later steps would only repeat it.
@@ -137,7 +137,7 @@ class _Attempt:
         with ExitStack() as held:
             with self._fetching():
                 source = self._source(held)
-            held.enter_context(told_of_waiting(self._tell_calling))
+            held.enter_context(notify_waiting(self._tell_calling))
             for step in steps:
                 if step["step"] == VERIFY:
                     self._say(tag=step["tag"], ok=None)

@@ -8,7 +8,7 @@ from headwater.clock import parse_time, to_text
 from headwater.domain.progress import Progress
 from headwater.domain.quarantine import RETRY_DUE, RETRY_SECONDS_MIN, STRAGGLERS
 from headwater.domain.steps import derived_tables
-from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, SAID, Table
+from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, TEXT_TABLES, Table
 from headwater.flow.log.identity import Unread
 from headwater.storage.ledger.ledger import Ledger
 
@@ -77,7 +77,7 @@ def find_pending(
     return Pending(
         bronze=unread.events,
         derive=events.next_seq - min(derived) + again,
-        embed=sum(progress(table).next_seq - embeddings.seq_of(table.name) for table in SAID),
+        embed=sum(progress(table).next_seq - embeddings.seq_of(table.name) for table in TEXT_TABLES),
         index=embeddings.next_seq - index_position,
         retry_due=retry_due,
         log_anew=bool(unread.anew),

@@ -27,7 +27,7 @@ _NOT_ITS_WORDS: Final = (*FINAL, *TRANSIENT, SLOW)
 
 Answer = dict[str, Any]  # vector and effort, or {"reason", "detail", "cost"}
 Remember = Callable[[Mapping[str, Answer]], None]
-Told = Embedded | DataFault
+Outcome = Embedded | DataFault
 
 
 class Embedder:
@@ -50,7 +50,7 @@ class Embedder:
             self.model.close()
 
     def ask_all(self, texts: Sequence[str], remember: Remember, purse: Purse | None = None) -> dict[str, Answer]:
-        """An answer for each; `remember` is told of vectors as they come. Nothing is asked that `purse` cannot pay."""
+        """An answer for each; `remember` is given vectors as they come. Nothing is asked that `purse` cannot pay."""
         answers: dict[str, Answer] = {}
         for batch in batches_of(texts, self.model.card):
             asked = self._ask_batch(batch, purse)
@@ -113,35 +113,35 @@ class Embedder:
 
         A poor answer is one.
         """
-        (told,), (cost,) = self._call([WORD], purse)
-        if isinstance(told, DataFault) and told.reason == OVER_BUDGET:
-            raise told
+        (outcome,), (cost,) = self._call([WORD], purse)
+        if isinstance(outcome, DataFault) and outcome.reason == OVER_BUDGET:
+            raise outcome
         self._owed += cost
         self._down = False
 
     def _ask(self, batch: Sequence[str], purse: Purse | None) -> dict[str, Answer]:
         started = time.perf_counter()
-        told, costs = self._call(batch, purse)
+        outcomes, costs = self._call(batch, purse)
         seconds = (time.perf_counter() - started) / max(1, len(batch))
         costs[0], self._owed = costs[0] + self._owed, 0.0
-        return {text: _answer(one, seconds, cost) for text, one, cost in zip(batch, told, costs, strict=True)}
+        return {text: _answer(one, seconds, cost) for text, one, cost in zip(batch, outcomes, costs, strict=True)}
 
-    def _call(self, batch: Sequence[str], purse: Purse | None) -> tuple[list[Told], list[float]]:
+    def _call(self, batch: Sequence[str], purse: Purse | None) -> tuple[list[Outcome], list[float]]:
         """For each text what was answered, or why not, and what that cost. Raises Unavailable."""
         with billed(purse) as bill:
             try:
-                told = [self._judged(answer) for answer in self._run(batch)]
+                outcomes = [self._judged(answer) for answer in self._run(batch)]
             except DataFault as fault:
-                told = [fault] * len(batch)
+                outcomes = [fault] * len(batch)
             except MemoryError:
-                told = [DataFault("TOO_LARGE", "The embedder has not enough memory for it.")] * len(batch)
+                outcomes = [DataFault("TOO_LARGE", "The embedder has not enough memory for it.")] * len(batch)
             except Unavailable:
                 self._owed += bill.cost
                 raise
-        told = [_within_its_rights(one, purse) for one in told]
+        outcomes = [_within_its_rights(one, purse) for one in outcomes]
         if bill.calls:
-            return told, _shared(bill.cost, batch)
-        priced = [_priced(self.model.card, one, len(batch)) for one in told]
+            return outcomes, _shared(bill.cost, batch)
+        priced = [_priced(self.model.card, one, len(batch)) for one in outcomes]
         costs = [cost for _, cost in priced]
         if purse is not None:
             purse.spend(sum(costs))
@@ -153,15 +153,15 @@ class Embedder:
                 require_money(self.model.card.cost())
             return list_answers(self.model.run(batch), len(batch))
 
-    def _judged(self, answer: object) -> Told:
+    def _judged(self, answer: object) -> Outcome:
         """One useless vector must not cost the others."""
         try:
-            told = checked_embedded(answer, self._dimension)
+            outcome = checked_embedded(answer, self._dimension)
         except DataFault as fault:
             return fault
         # A model that does not tell how long its vectors are is held to its first.
-        self._dimension = len(told.vector)
-        return told
+        self._dimension = len(outcome.vector)
+        return outcome
 
 
 def batches_of(texts: Sequence[str], card: ModelCard) -> Iterator[list[str]]:
@@ -174,41 +174,42 @@ def batches_of(texts: Sequence[str], card: ModelCard) -> Iterator[list[str]]:
     )
 
 
-def _priced(card: ModelCard, told: Told, batch: int) -> tuple[Told, float]:
+def _priced(card: ModelCard, outcome: Outcome, batch: int) -> tuple[Outcome, float]:
     """Of a model that says nothing of its calls: one for the whole batch, shared out among its texts."""
-    if isinstance(told, DataFault) and told.reason == OVER_BUDGET:
-        return told, 0.0
-    tokens = told.tokens if isinstance(told, Embedded) else 0
+    if isinstance(outcome, DataFault) and outcome.reason == OVER_BUDGET:
+        return outcome, 0.0
+    tokens = outcome.tokens if isinstance(outcome, Embedded) else 0
     try:
         with model_faults():
-            return told, checked_amount(card.cost(tokens=tokens) / (batch if card.price_unit == "call" else 1), "cost")
+            cost = card.cost(tokens=tokens) / (batch if card.price_unit == "call" else 1)
+            return outcome, checked_amount(cost, "cost")
     except DataFault as fault:
         return fault, 0.0
 
 
 def _shared(cost: float, texts: Sequence[str]) -> list[float]:
-    """A call's cost, told for each of its texts by their length, so that what the rows cost is what was paid."""
+    """A call's cost, shared out to each of its texts by their length, so that what the rows cost is what was paid."""
     whole = sum(len(text) + 1 for text in texts)
     return [cost * (len(text) + 1) / whole for text in texts]
 
 
-def _answer(told: Told, seconds: float, cost: float) -> Answer:
-    if isinstance(told, DataFault):
-        return _faulty(told, cost)
-    effort = {"model_seconds": seconds, "tokens": told.tokens, "cost": cost, "attempts": told.attempts}
-    return {"vector": told.vector, **effort, "remembered": False}
+def _answer(outcome: Outcome, seconds: float, cost: float) -> Answer:
+    if isinstance(outcome, DataFault):
+        return _faulty(outcome, cost)
+    effort = {"model_seconds": seconds, "tokens": outcome.tokens, "cost": cost, "attempts": outcome.attempts}
+    return {"vector": outcome.vector, **effort, "remembered": False}
 
 
-def _within_its_rights(told: Told, purse: Purse | None) -> Told:
+def _within_its_rights(outcome: Outcome, purse: Purse | None) -> Outcome:
     """Whether a model is down, a store fails, a text waits or money is up is not for a model to say.
 
     Only who asked knows: then texts wait, and none is set aside.
     """
-    if isinstance(told, DataFault) and (
-        told.reason in _NOT_ITS_WORDS or (told.reason == OVER_BUDGET and purse is None)
+    if isinstance(outcome, DataFault) and (
+        outcome.reason in _NOT_ITS_WORDS or (outcome.reason == OVER_BUDGET and purse is None)
     ):
-        return DataFault("CRASHED", f"{told.reason}: {told.detail}")
-    return told
+        return DataFault("CRASHED", f"{outcome.reason}: {outcome.detail}")
+    return outcome
 
 
 def _faulty(fault: DataFault, cost: float = 0.0) -> Answer:

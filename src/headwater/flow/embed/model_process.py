@@ -139,8 +139,8 @@ class ModelProcess:
                         return dict(message)
                     note_paid(float(message["billed"]))
             except (ValueError, TypeError, RecursionError) as error:
-                said = f"The embedder's process said what nobody understands: {error}."
-                raise self._lost("CRASHED", said) from error
+                sentence = f"The embedder's process said what nobody understands: {error}."
+                raise self._lost("CRASHED", sentence) from error
 
     def _lost(self, reason: str, sentence: str) -> Lost:
         self.close()
@@ -154,6 +154,6 @@ def _answer(answer: Mapping[str, Any]) -> Embedded | DataFault:
     return Embedded(vector, int(answer["tokens"]), int(answer["attempts"]))
 
 
-def _fault(told: Sequence[object]) -> DataFault:
-    reason, detail = told
+def _fault(fault: Sequence[object]) -> DataFault:
+    reason, detail = fault
     return DataFault(str(reason), str(detail))

@@ -22,9 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel
 from headwater.domain.progress import Progress
-from headwater.domain.tables import EMBEDDINGS, QUARANTINE, SAID
+from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TEXT_TABLES
 from headwater.errors import Unavailable
-from headwater.flow import rows as them
+from headwater.flow import rows as row_ops
 from headwater.flow.embed.budget import cut_back, in_order
 from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
@@ -61,7 +61,7 @@ def embed_next(
 ) -> Embeddings | None:
     """Embed one batch of what is pending by every embedder that is kept; None when there was no text to read."""
     progress = read_progress(writer.tables, EMBEDDINGS)
-    frontier = {table.name: progress.seq_of(table.name) for table in SAID}
+    frontier = {table.name: progress.seq_of(table.name) for table in TEXT_TABLES}
     live = [
         known
         for known in embedders
@@ -74,11 +74,11 @@ def embed_next(
             return made
     if not live:
         return None  # nobody to embed: a frontier that moved on would leave texts behind
-    said = {table.name: read_progress(writer.tables, table) for table in SAID}
-    spans = _spans(frontier, {name: told.next_seq for name, told in said.items()}, batch_rows)
+    sources = {table.name: read_progress(writer.tables, table) for table in TEXT_TABLES}
+    spans = _spans(frontier, {name: source.next_seq for name, source in sources.items()}, batch_rows)
     if not spans:
         return None
-    again = any(said[table.name].repeats_from(begin) for table, (begin, _) in spans.items())
+    again = any(sources[table.name].repeats_from(begin) for table, (begin, _) in spans.items())
     return _embed_next(writer, progress, live, spans, [*live, None], clock, again=again, of_any_time=again)
 
 
@@ -91,8 +91,8 @@ def replay_embed_next(
     as the money goes, and that is how far the embedder has come.
     """
     progress = read_progress(writer.tables, EMBEDDINGS)
-    begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in SAID}
-    ends = {table.name: progress.seq_of(table.name) for table in SAID}
+    begins = {table.name: progress.seq_of(embedder.position_in(table.name)) for table in TEXT_TABLES}
+    ends = {table.name: progress.seq_of(table.name) for table in TEXT_TABLES}
     spans = _spans(begins, ends, batch_rows)
     if not spans:
         return None
@@ -108,7 +108,7 @@ def embed_again(
     embedders: Sequence[KnownModel],
     objects: Mapping[str, datetime],
     clock: Clock,
-    afresh: str = "",
+    reload: str = "",
 ) -> Embeddings:
     """All that was embedded of these objects, each with its time, again; chunks that have their vector are left alone.
 
@@ -116,8 +116,8 @@ def embed_again(
     """
     _cards(writer.settings, embedders)
     reached = read_progress(writer.tables, EMBEDDINGS)
-    texts = texts_of(writer.spark, objects, {table: reached.seq_of(table.name) for table in SAID})
-    with _embedded(writer, embedders, texts, clock, afresh) as made:
+    texts = texts_of(writer.spark, objects, {table: reached.seq_of(table.name) for table in TEXT_TABLES})
+    with _embedded(writer, embedders, texts, clock, reload) as made:
         # The rows of the first try are taken out by who tries again.
         quarantined = writer.publish(QUARANTINE, _set_aside(made, clock), {}, stage="embed")
         new = writer.not_yet_in(EMBEDDINGS, _good(made), EMBEDDINGS.key)
@@ -126,7 +126,9 @@ def embed_again(
 
 
 def _spans(begins: Mapping[str, int], ends: Mapping[str, int], batch_rows: int) -> Spans:
-    spans = {table: (begins[table.name], min(ends[table.name], begins[table.name] + batch_rows)) for table in SAID}
+    spans = {
+        table: (begins[table.name], min(ends[table.name], begins[table.name] + batch_rows)) for table in TEXT_TABLES
+    }
     return {table: (begin, end) for table, (begin, end) in spans.items() if end > begin}
 
 
@@ -178,12 +180,12 @@ def _embedded(
     embedders: Sequence[KnownModel],
     texts: Rows,
     clock: Clock,
-    afresh: str = "",
+    reload: str = "",
     purse: float | None = None,
 ) -> Iterator[Rows]:
     """Rows with vectors, and rows with the reason why there is none. Equal texts meet in one task."""
     workers = writer.spark.sparkContext.defaultParallelism
-    works = [EmbedWork(known.name, writer.settings, clock(), afresh, purse) for known in embedders]
+    works = [EmbedWork(known.name, writer.settings, clock(), reload, purse) for known in embedders]
     if isinstance(texts, pa.Table):
         says = pc.fill_null(texts["text"], "")
         whole = deal(texts, says, texts["source_table"], pc.binary_length(says), workers) if purse is None else None
@@ -191,7 +193,7 @@ def _embedded(
         made = [run_parts(writer.spark, parts, embed_batches(work), OUTPUT) for work in works]
         yield _require_answers(pa.concat_tables([OUTPUT.empty_table(), *made]))
         return
-    kinds, size = [table.name for table in SAID], "coalesce(octet_length(text), 0)"
+    kinds, size = [table.name for table in TEXT_TABLES], "coalesce(octet_length(text), 0)"
     dealt = spread(texts, "text", "source_table", kinds, size, workers)
     frames = [dealt.mapInArrow(sound_errors(embed_batches(work)), from_arrow_schema(OUTPUT)) for work in works]
     with kept(reduce(DataFrame.unionByName, frames)) as rows:
@@ -200,20 +202,20 @@ def _embedded(
 
 def _require_answers(rows: Rows) -> Rows:
     """A model that did not answer lets its texts wait, all of them."""
-    down = them.select(them.equal(rows, "reason", "MODEL_DOWN"), ["detail"])
-    told = to_arrow(down.limit(1)) if isinstance(down, DataFrame) else down
-    if len(told):
-        raise EmbedderDown(f"The embedder does not answer, so texts wait: {told['detail'][0].as_py()}")
+    down = row_ops.select(row_ops.equal(rows, "reason", "MODEL_DOWN"), ["detail"])
+    details = to_arrow(down.limit(1)) if isinstance(down, DataFrame) else down
+    if len(details):
+        raise EmbedderDown(f"The embedder does not answer, so texts wait: {details['detail'][0].as_py()}")
     return rows
 
 
 def _good(made: Rows) -> Rows:
-    return them.select(them.with_value(made, "reason", given=False), EMBEDDINGS.columns)
+    return row_ops.select(row_ops.with_value(made, "reason", given=False), EMBEDDINGS.columns)
 
 
 def _set_aside(made: Rows, clock: Clock) -> pa.Table:
     """One row an event and embedder, however many of its chunks are no good. They are few, and the driver's to tell."""
-    bad = them.with_value(made, "reason", given=True)
+    bad = row_ops.with_value(made, "reason", given=True)
     if isinstance(bad, DataFrame):
         bad = to_arrow(bad.drop("vector").dropDuplicates(["event_id", "fingerprint"]))
     firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EmbedWork:
-    """All that travels to the workers. `afresh` names a wish to load the model anew, once a name.
+    """All that travels to the workers. `reload` names a wish to load the model anew, once a name.
 
     `purse` is what a worker may spend; with one, texts are taken in their order, up to the first that it cannot pay.
     """
@@ -56,7 +56,7 @@ class EmbedWork:
     name: str
     settings: Settings
     now: datetime
-    afresh: str = ""
+    reload: str = ""
     purse: float | None = None
 
 
@@ -69,9 +69,9 @@ def embed_batches(work: EmbedWork) -> Callable[[Iterable[pa.RecordBatch]], Itera
             return
         memo = None if embedder.model.card.instant else _memo(work.settings)
         purse = purse_of_attempt(work.purse)
-        desk = _Desk(embedder, memo, work.now, None if purse is None else Purse(purse))
+        task = _EmbedTask(embedder, memo, work.now, None if purse is None else Purse(purse))
         for batch in batches:
-            for rows in desk.rows_of(batch):
+            for rows in task.rows_of(batch):
                 yield pa.RecordBatch.from_pylist(rows, schema=OUTPUT)
 
     return run
@@ -85,8 +85,8 @@ def _down(error: Unavailable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 @dataclass(slots=True)
-class _Desk:
-    """A worker's place of work, for one task."""
+class _EmbedTask:
+    """What one task of Spark's has at hand, in its worker."""
 
     embedder: Embedder
     memo: Memo | None
@@ -121,8 +121,8 @@ class _Desk:
 
     def _set_aside(self, chunk: Row) -> Row:
         assert self._unpaid is not None
-        told = {name: self._unpaid[name] for name in (*_MADE, "reason", "detail")}
-        return {**chunk, **told, "chunk_id": _chunk_id(chunk, told["fingerprint"]), "cost": 0.0, "remembered": False}
+        made = {name: self._unpaid[name] for name in (*_MADE, "reason", "detail")}
+        return {**chunk, **made, "chunk_id": _chunk_id(chunk, made["fingerprint"]), "cost": 0.0, "remembered": False}
 
     def _embedded(self, chunks: list[Row]) -> list[Row]:
         card = self.embedder.model.card
@@ -149,13 +149,13 @@ _memos: dict[str, Memo] = {}
 def _loaded(work: EmbedWork) -> Embedder:
     """Once per Python worker, while its options are the same."""
     key = (work.name, repr(sorted(work.settings.models.get(work.name, {}).items())))
-    if key not in _models or work.afresh not in {"", _models[key][0]}:
+    if key not in _models or work.reload not in {"", _models[key][0]}:
         if key in _models:
             _models.pop(key)[1].close()
         model = _kept_apart(work)
         with loading(work.name):
             model.load()
-        _models[key] = (work.afresh, Embedder(model))
+        _models[key] = (work.reload, Embedder(model))
     embedder = _models[key][1]
     embedder.rest()
     return embedder
@@ -225,11 +225,17 @@ def _judged(held: Any, card: ModelCard) -> Answer | None:
     """None where what was remembered is no good: then it is asked for anew."""
     try:
         counts = held.get("tokens", 0), held.get("attempts", 1)
-        told = checked_embedded(Embedded(held["vector"], *counts), card.dimension)
+        embedded = checked_embedded(Embedded(held["vector"], *counts), card.dimension)
         amounts = {name: checked_amount(held.get(name, 0.0), name) for name in ("model_seconds", "cost")}
     except (DataFault, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return {"vector": told.vector, "tokens": told.tokens, "attempts": told.attempts, **amounts, "remembered": True}
+    return {
+        "vector": embedded.vector,
+        "tokens": embedded.tokens,
+        "attempts": embedded.attempts,
+        **amounts,
+        "remembered": True,
+    }
 
 
 @lru_cache(maxsize=4_096)

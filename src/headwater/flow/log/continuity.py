@@ -87,14 +87,14 @@ class Loss:
 
 @dataclass(slots=True)
 class Continuity:
-    """Of the log that a run reads. `tell` hears what was lost, after it was written down. `position` is what the table
-    said when reading began, and after every commit since: the next batch follows on that."""
+    """Of the log that a run reads. `on_losses` is called with what was lost, after it was written down. `position` is
+    what the table said when reading began, and after every commit since: the next batch follows on that."""
 
     writer: TableWriter
     log: PointerLog
     ledger: Ledger
     clock: Clock
-    tell: Callable[[Sequence[Loss]], None]
+    on_losses: Callable[[Sequence[Loss]], None]
     position: LogPosition | None = None
 
     def resume(self) -> Mapping[int, int]:
@@ -102,7 +102,7 @@ class Continuity:
         is one that loses events by its very settings."""
         check_policy(self.log, self.ledger)
         self.position, losses = resume(self.writer, self.log, self.ledger, self.clock)
-        self.tell(losses)
+        self.on_losses(losses)
         return self.position.offsets
 
     def check(self, position: Mapping[int, int] | None = None) -> None:

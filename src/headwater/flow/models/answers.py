@@ -101,11 +101,11 @@ def checked_embedded(answer: object, dimension: int | None) -> Embedded:
     with _as_bad_output():
         if isinstance(answer, DataFault):
             raise answer
-        told = answer if isinstance(answer, Embedded) else Embedded(answer)  # type: ignore[arg-type]
+        embedded = answer if isinstance(answer, Embedded) else Embedded(answer)  # type: ignore[arg-type]
         return Embedded(
-            _vector(told.vector, dimension),
-            checked_whole(told.tokens, "tokens", TOKENS_MAX),
-            checked_whole(told.attempts, "attempts", ATTEMPTS_MAX),
+            _vector(embedded.vector, dimension),
+            checked_whole(embedded.tokens, "tokens", TOKENS_MAX),
+            checked_whole(embedded.attempts, "attempts", ATTEMPTS_MAX),
         )
 
 

@@ -65,13 +65,13 @@ class Pdfium:
         read = _Pages()
         with closing(open_document(content)) as document:
             for number in range(len(document)):
-                said, before = _page_text(document, number), read.scans
-                if not said.text and self.reader and read.scans < SCANS_MAX and _has_picture(document, number):
-                    said = self.reader.run([render(document, number)])[0]
-                    read.add_scan(said)
-                read.add(said, number + 1)
-                keep(read.said, read.scans > before)
-        return read.said()
+                answer, before = _page_text(document, number), read.scans
+                if not answer.text and self.reader and read.scans < SCANS_MAX and _has_picture(document, number):
+                    answer = self.reader.run([render(document, number)])[0]
+                    read.add_scan(answer)
+                read.add(answer, number + 1)
+                keep(read.answer, read.scans > before)
+        return read.answer()
 
 
 @dataclass(slots=True)
@@ -84,17 +84,17 @@ class _Pages:
     tokens: int = 0
     attempts: int = 0
 
-    def add_scan(self, said: Said) -> None:
+    def add_scan(self, answer: Said) -> None:
         self.scans += 1
-        self.tokens += said.tokens
-        self.attempts += said.attempts
+        self.tokens += answer.tokens
+        self.attempts += answer.attempts
 
-    def add(self, said: Said, page: int) -> None:
-        if said.text:
-            self.segments.extend(_placed(said, page))
-            self.scores.extend([said.confidence] if said.confidence is not None else [])
+    def add(self, answer: Said, page: int) -> None:
+        if answer.text:
+            self.segments.extend(_placed(answer, page))
+            self.scores.extend([answer.confidence] if answer.confidence is not None else [])
 
-    def said(self) -> Said:
+    def answer(self) -> Said:
         text = "\n".join(segment.text for segment in self.segments)
         # The text layer is what the author wrote; only what was read from pictures is uncertain.
         confidence = sum(self.scores) / len(self.scores) if self.scores else (1.0 if text else None)
@@ -169,6 +169,6 @@ def render(document: Any, number: int) -> Picture:
     raise DataFault("UNREADABLE", f"Page {number + 1} cannot be drawn.")
 
 
-def _placed(said: Said, page: int) -> list[Segment]:
-    parts = said.segments or (Segment(said.text),)
+def _placed(answer: Said, page: int) -> list[Segment]:
+    parts = answer.segments or (Segment(answer.text),)
     return [Segment(part.text, replace(part.locator, page=page)) for part in parts]

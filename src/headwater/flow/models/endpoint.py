@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Final, NoReturn, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
-from headwater.flow.models.asked import Asked
+from headwater.flow.models.call_policy import CallLimits, CallPolicy, TimeAndChance, TryAgain
 from headwater.flow.models.exchange import Exchange, NoReply, Reply, Unusable
-from headwater.flow.models.manners import Limits, Manners, TryAgain, World
 from headwater.flow.models.port import Accepts, ModelCard, PriceUnit, Produces
+from headwater.flow.models.request_estimate import RequestEstimate
 from headwater.flow.models.spending import Reserved, paid_call
 from headwater.flow.models.waiting import waiting
 from headwater.masking import Mask
@@ -113,8 +113,8 @@ class EndpointModel:
     def most_items(self) -> int:
         return 1
 
-    def load(self, world: World | None = None) -> None:
-        self._endpoint = Endpoint(self, world or World())
+    def load(self, timing: TimeAndChance | None = None) -> None:
+        self._endpoint = Endpoint(self, timing or TimeAndChance())
 
     @property
     def endpoint(self) -> "Endpoint":
@@ -123,8 +123,8 @@ class EndpointModel:
         assert self._endpoint is not None
         return self._endpoint
 
-    def _limits(self) -> Limits:
-        return Limits(
+    def _limits(self) -> CallLimits:
+        return CallLimits(
             self.concurrency,
             self.requests_per_second,
             self.deadline_seconds,
@@ -143,28 +143,28 @@ class Answer:
 
 
 class Endpoint:
-    """Sends requests with good manners. Threads may share it."""
+    """Sends requests as its card and section allow. Threads may share it."""
 
-    def __init__(self, model: EndpointModel, world: World) -> None:
-        self._world = world
+    def __init__(self, model: EndpointModel, timing: TimeAndChance) -> None:
+        self._timing = timing
         self._card = model.card
         self._name = model.card.name
         secret = _secret(model.key_env)
         self._mask = Mask(secret, *_secrets_in(model.url))
-        self._manners = Manners(self._name, model._limits(), world)
+        self._policy = CallPolicy(self._name, model._limits(), timing)
         self._exchange = Exchange({"Authorization": f"Bearer {secret}"} if secret else {}, model.concurrency)
         self._url = model.url.rstrip("/")
 
     def deadline(self) -> float:
         """For `post`, where one answer takes several requests."""
-        return self._manners.deadline()
+        return self._policy.deadline()
 
     def post(
         self,
         path: str,
         identity: bytes,
         build: Callable[[], Mapping[str, Any]],
-        asked: Asked,
+        estimate: RequestEstimate,
         until: float | None = None,
     ) -> Answer:
         """`identity` is that of what is asked; `build` gives the request's body anew for each try, as httpx takes it.
@@ -172,25 +172,31 @@ class Endpoint:
         What was answered is charged, whether or not the answer can be used.
         """
         key = hashlib.sha256(b"\n".join([self._card.fingerprint.encode(), path.encode(), identity])).hexdigest()
-        with waiting(), paid_call(asked.cost_most(self._card)) as reserved:
+        with waiting(), paid_call(estimate.cost_most(self._card)) as reserved:
 
             def attempt(seconds: float) -> dict[str, Any]:
-                return self._try(path, key, build(), seconds, asked, reserved)
+                return self._try(path, key, build(), seconds, estimate, reserved)
 
-            answer, attempts = self._manners.call(attempt, until)
+            answer, attempts = self._policy.call(attempt, until)
         return Answer(answer, attempts)
 
     def _try(
-        self, path: str, key: str, body: Mapping[str, Any], seconds: float, asked: Asked, reserved: Reserved
+        self,
+        path: str,
+        key: str,
+        body: Mapping[str, Any],
+        seconds: float,
+        estimate: RequestEstimate,
+        reserved: Reserved,
     ) -> dict[str, Any]:
         headers = {"Idempotency-Key": key}
-        most = min(asked.bytes_most, ANSWER_BYTES_MAX)
+        most = min(estimate.bytes_most, ANSWER_BYTES_MAX)
         try:
             reply = self._exchange.post(self._url + path, body, headers, seconds, most)
         except NoReply as error:
             raise TryAgain(self._brief(str(error))) from None
         except Unusable as error:
-            reserved.cost += asked.cost_of(self._card, {})
+            reserved.cost += estimate.cost_of(self._card, {})
             raise DataFault("BAD_OUTPUT", f"{self._name} answered with {error}.") from None
         if not 200 <= reply.status < 300:
             self._refuse(reply)
@@ -198,18 +204,18 @@ class Endpoint:
         try:
             content = self._mask.answer(parse(reply.content, self._name))
         finally:
-            reserved.cost += asked.cost_of(self._card, content)
+            reserved.cost += estimate.cost_of(self._card, content)
         return content
 
     def _refuse(self, reply: Reply) -> NoReturn:
         status = reply.status
-        said = f"{status} {self._brief(_reason(reply.content))}".strip()
+        reason = f"{status} {self._brief(_reason(reply.content))}".strip()
         if status in PASSING or status >= 500:
-            raise TryAgain(said, retry_after_seconds(reply.headers.get("Retry-After"), self._world.now()))
+            raise TryAgain(reason, retry_after_seconds(reply.headers.get("Retry-After"), self._timing.now()))
         if status in INPUT_FAULTS:
-            raise DataFault("UNSUPPORTED", f"{self._name} refuses it: {said}")
+            raise DataFault("UNSUPPORTED", f"{self._name} refuses it: {reason}")
         remedy = REMEDIES.get(status, "Check url in its section")
-        raise Unavailable(f"{self._name} answers {said}. {remedy}, then headwater retry.")
+        raise Unavailable(f"{self._name} answers {reason}. {remedy}, then headwater retry.")
 
     def _brief(self, text: str) -> str:
         """In at most a line. Masked before it is cut: half a secret is not recognised."""
@@ -260,8 +266,8 @@ def _secrets_in(url: str) -> list[str]:
 def _reason(content: bytes) -> str:
     """What the service says about its refusal."""
     try:
-        said = json.loads(content)
-        error = said.get("error", said) if isinstance(said, dict) else said
+        body = json.loads(content)
+        error = body.get("error", body) if isinstance(body, dict) else body
         return str(error.get("message", error.get("detail", "")) if isinstance(error, dict) else error)
     except (ValueError, RecursionError):
         return content[:SAID_LETTERS].decode(errors="replace")

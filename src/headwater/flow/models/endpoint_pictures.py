@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Final
 
 from headwater.domain.locator import Segment
 from headwater.errors import DataFault
-from headwater.flow.models.asked import Asked, count_tokens
 from headwater.flow.models.endpoint import EndpointModel
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.port import Accepts, Picture, Produces, Said
+from headwater.flow.models.request_estimate import RequestEstimate, count_tokens
 
 PROMPT: Final = (
     "Describe this picture in one sentence. Then write down all text in it, line by line, as it stands there."
@@ -63,7 +63,7 @@ class OpenAiCaption(EndpointModel):
         # The pixels, not the file: another version of the encoder must not make another request of it.
         asked = hashlib.sha256(f"{picture.shape}".encode() + picture.tobytes()).digest()
         body = self._body(picture)
-        paid = Asked(ANSWER_BYTES, images=1, tokens_guess=TOKENS_GUESS + len(self.prompt.encode()))
+        paid = RequestEstimate(ANSWER_BYTES, images=1, tokens_guess=TOKENS_GUESS + len(self.prompt.encode()))
         answer = self.endpoint.post("/chat/completions", asked, lambda: {"json": body}, paid)
         text = read_caption(answer.content, self.card.name)
         tokens = count_tokens(answer.content)
@@ -96,10 +96,10 @@ def read_caption(content: Mapping[str, Any], name: str) -> str:
     """Raises DataFault BAD_OUTPUT where there is no text, or only a part of it."""
     try:
         choice = content["choices"][0]
-        text, told = choice["message"]["content"], choice.get("finish_reason")
+        text, finish = choice["message"]["content"], choice.get("finish_reason")
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataFault("BAD_OUTPUT", f"{name} answered without choices[0].message.content.") from error
-    finish = told if told in FINISHES else "for a reason of its own"
+    finish = finish if finish in FINISHES else "for a reason of its own"
     if not isinstance(text, str) or not text.strip():
         raise DataFault("BAD_OUTPUT", f"{name} answered without text ({finish}).")
     if finish in {"length", "content_filter"}:

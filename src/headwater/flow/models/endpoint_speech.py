@@ -13,12 +13,12 @@ from typing import IO, Any, ClassVar, Final
 
 from headwater.domain.locator import Locator, Segment
 from headwater.errors import DataFault
-from headwater.flow.models.asked import Asked, count_tokens
 from headwater.flow.models.confidence import confidence_of
 from headwater.flow.models.endpoint import Answer, EndpointModel
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.pieces import pieces
 from headwater.flow.models.port import SAMPLE_RATE, Accepts, Produces, Said, Samples, Sound
+from headwater.flow.models.request_estimate import RequestEstimate, count_tokens
 
 MEMORY_BYTES: Final = 8 << 20  # a longer recording waits on disk while it is sent
 CHARACTERS_PER_SECOND_MAX: Final = 100  # nobody speaks a third as fast
@@ -76,10 +76,10 @@ class OpenAiTranscription(EndpointModel):
             self._kept.pop(piece.digest, None)
         segments = tuple(segment for piece in heard for segment in piece.segments)
         text = " ".join(segment.text for segment in segments)
-        told = next((piece.language for piece in heard if piece.language), None)
+        language = next((piece.language for piece in heard if piece.language), None)
         return Said(
             text,
-            (self.language or told or tell_language(text)) if text else None,
+            (self.language or language or tell_language(text)) if text else None,
             confidence_of([pair for piece in heard for pair in piece.logprobs]),
             segments,
             tokens=sum(piece.tokens for piece in heard),
@@ -110,14 +110,14 @@ class OpenAiTranscription(EndpointModel):
             return Answer(answer.content, answer.attempts + 1)
 
     def _post(self, file: IO[bytes], digest: bytes, form: str, seconds: float, until: float) -> Answer:
-        told = {"model": self.model, "language": self.language, "prompt": self.prompt, "response_format": form}
-        fields = {name: value for name, value in told.items() if value}
+        options = {"model": self.model, "language": self.language, "prompt": self.prompt, "response_format": form}
+        fields = {name: value for name, value in options.items() if value}
 
         def build() -> Mapping[str, Any]:
             file.seek(0)
             return {"data": fields, "files": {"file": ("sound.wav", file, "audio/wav")}}
 
-        asked = Asked(ANSWER_BYTES, seconds=seconds, tokens_guess=int(seconds * TOKENS_PER_SECOND))
+        asked = RequestEstimate(ANSWER_BYTES, seconds=seconds, tokens_guess=int(seconds * TOKENS_PER_SECOND))
         return self.endpoint.post("/audio/transcriptions", digest + form.encode(), build, asked, until)
 
 
@@ -158,8 +158,8 @@ def read_answer(answer: Answer, digest: bytes, start_ms: int, duration_ms: int, 
 
 
 def _part(part: Any, name: str) -> tuple[str, float, float]:
-    told: dict[str, Any] = part if isinstance(part, dict) else {}
-    text, start, end = told.get("text"), _number(told.get("start")), _number(told.get("end"))
+    known: dict[str, Any] = part if isinstance(part, dict) else {}
+    text, start, end = known.get("text"), _number(known.get("start")), _number(known.get("end"))
     if not isinstance(text, str) or not 0 <= start <= end < math.inf:
         raise DataFault("BAD_OUTPUT", f"{name} answered without text, or with times that cannot be.")
     return " ".join(text.split()), start, end

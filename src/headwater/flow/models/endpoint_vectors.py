@@ -7,9 +7,9 @@ from itertools import accumulate
 from typing import Any, ClassVar, Final
 
 from headwater.errors import DataFault
-from headwater.flow.models.asked import Asked, count_tokens
 from headwater.flow.models.endpoint import EndpointModel
 from headwater.flow.models.port import Accepts, Embedded, Produces, Vector
+from headwater.flow.models.request_estimate import RequestEstimate, count_tokens
 from headwater.flow.models.vectors import unit
 
 TOKENS_BESIDES: Final = 16
@@ -62,10 +62,10 @@ class OpenAiEmbeddings(EndpointModel):
         for vector, tokens in zip(vectors, shares, strict=True):
             yield vector if isinstance(vector, DataFault) else Embedded(vector, tokens, answer.attempts)
 
-    def _asked(self, texts: Sequence[str]) -> Asked:
+    def _asked(self, texts: Sequence[str]) -> RequestEstimate:
         """No tokeniser makes more tokens than a text has bytes, but for the few that frame it."""
         tokens = sum(len(text.encode()) + TOKENS_BESIDES for text in texts)
-        return Asked(ANSWER_BYTES + len(texts) * self.dimension * NUMBER_BYTES, tokens_most=tokens)
+        return RequestEstimate(ANSWER_BYTES + len(texts) * self.dimension * NUMBER_BYTES, tokens_most=tokens)
 
 
 def read_vectors(content: Mapping[str, Any], count: int, dimension: int, name: str) -> list[Vector | DataFault]:
@@ -79,10 +79,10 @@ def read_vectors(content: Mapping[str, Any], count: int, dimension: int, name: s
         raise DataFault("BAD_OUTPUT", f"{name} answered with {found} vectors for {count} texts.")
     placed: dict[int, Vector | DataFault] = {}
     for place, item in enumerate(data):
-        told = item if isinstance(item, dict) else {}
-        index = told.get("index", place)
+        fields = item if isinstance(item, dict) else {}
+        index = fields.get("index", place)
         try:
-            placed[index if isinstance(index, int) else -1] = unit(told.get("embedding"), dimension, name)
+            placed[index if isinstance(index, int) else -1] = unit(fields.get("embedding"), dimension, name)
         except DataFault as fault:
             placed[index if isinstance(index, int) else -1] = fault
     if set(placed) != set(range(count)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headwater.flow.models.extras import not_installed, version_of, weights_digest
-from headwater.flow.models.fastembed_text import EXTRA, check_dimension, check_directory, open_tower, told_dimension
+from headwater.flow.models.fastembed_text import EXTRA, check_dimension, check_directory, chosen_dimension, open_tower
 from headwater.flow.models.port import ModelCard, Picture, Vector
 from headwater.flow.models.vectors import unit
 
@@ -32,7 +32,7 @@ class FastEmbedClip:
     _text: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.dimension = told_dimension(self.dimension, self.vision_model, self.text_model)
+        self.dimension = chosen_dimension(self.dimension, self.vision_model, self.text_model)
         check_directory("vision_path", self.vision_path)
         check_directory("text_path", self.text_path)
 

@@ -49,7 +49,7 @@ class FastEmbed:
     _embedding: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.dimension = told_dimension(self.dimension, self.model)
+        self.dimension = chosen_dimension(self.dimension, self.model)
         check_directory("path", self.path)
         if self.pooling not in POOLINGS:
             raise InvalidRequest(f"pooling must be one of {', '.join(POOLINGS)}, found {self.pooling!r}.")
@@ -99,11 +99,11 @@ class FastEmbed:
         return [unit(vector, self.dimension, self.card.name) for vector in vectors]
 
 
-def told_dimension(told: int, *models: str) -> int:
+def chosen_dimension(chosen: int, *models: str) -> int:
     known = [DIMENSIONS[model] for model in models if model in DIMENSIONS]
-    if not told and not known:
+    if not chosen and not known:
         raise InvalidRequest(f"dimension must be told for {models[0]}: the length of its vectors.")
-    return told or known[0]
+    return chosen or known[0]
 
 
 def check_directory(name: str, path: str) -> None:
@@ -126,9 +126,9 @@ def open_tower(kind: Any, model: str, path: str, cache_dir: str, threads: int) -
             specific_model_path=path or None,
         )
     except Exception as error:  # onnxruntime has a class of its own for everything
-        said = f"{error}".partition("\n")[0] or type(error).__name__
+        reason = f"{error}".partition("\n")[0] or type(error).__name__
         raise Unavailable(
-            f"{path or model} cannot be loaded from this machine: {said.rstrip('.')}. Fetch it once where there is a "
+            f"{path or model} cannot be loaded from this machine: {reason.rstrip('.')}. Fetch it once where there is a "
             "network (hf download), and name its directory in the model's section."
         ) from error
 

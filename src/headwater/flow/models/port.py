@@ -58,9 +58,9 @@ class ModelCard:
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits over all that makes a model another model."""
-        told = asdict(self)
-        said = {part.name: told[part.name] for part in fields(self) if part.metadata.get("identity", True)}
-        text = json.dumps(said, sort_keys=True, ensure_ascii=False)
+        values = asdict(self)
+        identity = {part.name: values[part.name] for part in fields(self) if part.metadata.get("identity", True)}
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

@@ -4,34 +4,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Told = Callable[[bool], None]
+Listener = Callable[[bool], None]
 
 # Of the thread that works on an object: who hears that it waits, and how deep it is in calls that say so.
-_told: ContextVar[Told | None] = ContextVar("told", default=None)
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _depth: ContextVar[int] = ContextVar("depth", default=0)
 
 
 @contextmanager
-def told_of_waiting(told: Told) -> Iterator[None]:
-    """Whatever this thread waits for in here, `told` hears of: True when it begins, False when it ends."""
-    token = _told.set(told)
+def notify_waiting(listener: Listener) -> Iterator[None]:
+    """Whatever this thread waits for in here, `listener` hears of: True when it begins, False when it ends."""
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _told.reset(token)
+        _listener.reset(token)
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
     """Around a call to another machine. One within another is one."""
-    told, depth = _told.get(), _depth.get()
-    outer = told is not None and depth == 0
+    listener, depth = _listener.get(), _depth.get()
+    outer = listener is not None and depth == 0
     token = _depth.set(depth + 1)
     if outer:
-        told(True)  # type: ignore[misc]
+        listener(True)  # type: ignore[misc]
     try:
         yield
     finally:
         _depth.reset(token)
         if outer:
-            told(False)  # type: ignore[misc]
+            listener(False)  # type: ignore[misc]

@@ -120,10 +120,10 @@ class FasterWhisper:
         parts: list[tuple[int, int, Any]] = []
         for start_ms, piece in pieces(sound.blocks, PIECE_SECONDS):
             samples = np.concatenate(list(piece))
-            told, heard = self._hear_piece(samples, language)
+            guessed, heard = self._hear_piece(samples, language)
             ends_ms = start_ms + len(samples) * 1000 // SAMPLE_RATE
             parts.extend((start_ms, ends_ms, part) for part in heard if part.text.strip())
-            language = language or (told if parts else None)
+            language = language or (guessed if parts else None)
         segments = tuple(_segment(*part) for part in parts)
         confidence = confidence_of([(part.avg_logprob, part.end - part.start) for _, _, part in parts])
         return Said(" ".join(part.text for part in segments), language if segments else None, confidence, segments)

@@ -16,13 +16,20 @@ ATTEMPTS: Final = 12
 WAIT_SECONDS_MAX: Final = 4.0
 _WAIT_SECONDS: Final = 0.05
 # LanceDB has no type for them. All are of a transaction that lost, of which nothing is to be seen.
-_SAID: Final = ("commit conflict", "preempted by concurrent", "concurrent transaction", "too many concurrent writers")
+_CONFLICT_MESSAGES: Final = (
+    "commit conflict",
+    "preempted by concurrent",
+    "concurrent transaction",
+    "too many concurrent writers",
+)
 T = TypeVar("T")
 
 
 def is_conflict(error: BaseException) -> bool:
-    said = str(error).lower()
-    return isinstance(error, RuntimeError | OSError | ValueError) and any(words in said for words in _SAID)
+    message = str(error).lower()
+    return isinstance(error, RuntimeError | OSError | ValueError) and any(
+        words in message for words in _CONFLICT_MESSAGES
+    )
 
 
 def again_after_conflict(change: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:

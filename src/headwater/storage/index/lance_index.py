@@ -248,7 +248,7 @@ class LanceIndex:
             if not is_outage(error):
                 raise
             self._tables.clear()
-            raise Unavailable(f"The index at {self._uri} did not answer: {_said(error)}. Try again.") from error
+            raise Unavailable(f"The index at {self._uri} did not answer: {_first_line(error)}. Try again.") from error
 
 
 def is_outage(error: Exception) -> bool:
@@ -260,7 +260,7 @@ def is_outage(error: Exception) -> bool:
     return lost or isinstance(error, RuntimeError | OSError | BaseError)
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """One line: what a library prints for its developers goes on for pages."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(". ")
 

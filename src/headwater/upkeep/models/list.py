@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from headwater.domain.model_book import KnownModel, ModelBook
 from headwater.domain.steps import CHOICES
-from headwater.domain.tables import EMBEDDINGS, SAID
+from headwater.domain.tables import EMBEDDINGS, TEXT_TABLES
 from headwater.settings import Settings
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
@@ -39,7 +39,7 @@ def list_models(reader: Tables, settings: Settings, book: ModelBook) -> list[dic
 
 def _made(reader: Tables) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for table in (*SAID, EMBEDDINGS):
+    for table in (*TEXT_TABLES, EMBEDDINGS):
         for row in run_sql(reader, _MADE.format(table=table.short_name))["rows"]:
             found[row.pop("fingerprint")] = row
     return found

@@ -16,7 +16,7 @@ from typing import Any, Final
 from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import KnownModel, ModelBook
 from headwater.domain.steps import EMBED, PROBE, STEPS
-from headwater.domain.tables import EMBEDDINGS, EVENTS, SAID, Table
+from headwater.domain.tables import EMBEDDINGS, EVENTS, TEXT_TABLES, Table
 from headwater.flow.derive.video import FRAME_SECONDS
 from headwater.flow.models.documents import SCANS_MAX
 from headwater.flow.models.port import ModelCard
@@ -143,7 +143,7 @@ class Quoting:
     def _embedder(self, known: KnownModel, card: ModelCard) -> Quote:
         progress = read_progress(self.settings, EMBEDDINGS)
         texts, tokens = 0, 0.0
-        for table in SAID:
+        for table in TEXT_TABLES:
             begin, end = progress.seq_of(known.position_in(table.name)), progress.seq_of(table.name)
             if end > begin:
                 (row,) = self._rows(_TEXTS.format(table=table.short_name, begin=begin, end=end))

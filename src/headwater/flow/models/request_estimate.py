@@ -9,7 +9,7 @@ from headwater.flow.models.port import ModelCard
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestEstimate:
     """`tokens_most` is more than a service can bill, or None where nobody knows; `tokens_guess` is counted where a
     service does not tell what it has billed.
     """
@@ -31,8 +31,8 @@ class Asked:
 
     def cost_of(self, card: ModelCard, content: Mapping[str, Any]) -> float:
         """What nobody can have billed is counted as if nothing was said."""
-        told = count_tokens(content)
-        return self.cost(card, (told if told <= TOKENS_MAX else 0) or self.tokens_most or self.tokens_guess)
+        billed = count_tokens(content)
+        return self.cost(card, (billed if billed <= TOKENS_MAX else 0) or self.tokens_most or self.tokens_guess)
 
 
 def count_tokens(content: Mapping[str, Any]) -> int:

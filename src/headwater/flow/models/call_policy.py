@@ -1,6 +1,6 @@
-"""Good manners with an endpoint: how many calls at a time, how fast, how often again, and when to leave it alone.
+"""Call policy of an endpoint: how many calls at a time, how fast, how often again, and when to leave it alone.
 
-Key        one `Manners` for each loaded model; every thread that is in the model's `run` shares it
+Key        one `CallPolicy` for each loaded model; every thread that is in the model's `run` shares it
 Invariant  a call ends within `deadline_seconds` plus one try that was under way, and an endpoint that is down gets one
            request in `breaker_seconds`.
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """`requests_per_second` 0 is no limit. `deadline_seconds` is for all tries of a call and the waits between them."""
 
     concurrency: int = 4
@@ -37,7 +37,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class TimeAndChance:
     """Time and chance, by the front door."""
 
     clock: Callable[[], float] = time.monotonic
@@ -54,20 +54,20 @@ class TryAgain(Exception):
         self.after_seconds = after_seconds
 
 
-class Manners:
-    """The way to one endpoint."""
+class CallPolicy:
+    """Of one endpoint: concurrency, rate, retries with backoff, and a circuit breaker."""
 
-    def __init__(self, name: str, limits: Limits, world: World | None = None) -> None:
+    def __init__(self, name: str, limits: CallLimits, timing: TimeAndChance | None = None) -> None:
         self._name = name
         self._limits = limits
-        self._world = world or World()
+        self._timing = timing or TimeAndChance()
         self._places = threading.BoundedSemaphore(limits.concurrency)
-        self._pace = Pace(limits.requests_per_second, self._world.clock)
-        self.breaker = Breaker(name, limits.breaker_failures, limits.breaker_seconds, self._world.clock)
+        self._rate = RateLimiter(limits.requests_per_second, self._timing.clock)
+        self.breaker = CircuitBreaker(name, limits.breaker_failures, limits.breaker_seconds, self._timing.clock)
 
     def deadline(self) -> float:
-        """When a piece of work that begins now must be done, by this world's clock."""
-        return self._world.clock() + self._limits.deadline_seconds
+        """When a piece of work that begins now must be done, by its clock."""
+        return self._timing.clock() + self._limits.deadline_seconds
 
     def call(self, attempt: Callable[[float], T], until: float | None = None) -> tuple[T, int]:
         """What `attempt(seconds it may take)` answers, and how many tries it took.
@@ -81,7 +81,7 @@ class Manners:
             self.breaker.check()
             self._take_turn(until)
             with self._place(until):
-                seconds = min(self._limits.timeout_seconds, until - self._world.clock())
+                seconds = min(self._limits.timeout_seconds, until - self._timing.clock())
                 tries += 1
                 try:
                     return self.breaker.watch(attempt, seconds), tries
@@ -91,17 +91,17 @@ class Manners:
             self._wait_after(trouble, tries, until)
 
     def _take_turn(self, until: float) -> None:
-        wait = self._pace.reserve(until)
+        wait = self._rate.reserve(until)
         if wait is None:
             raise self._too_late("its rate, or the wait it asked for, leaves no room for another request")
         self._sleep(wait)
 
     @contextmanager
     def _place(self, until: float) -> Iterator[None]:
-        if not self._places.acquire(timeout=max(0.0, until - self._world.clock())):
+        if not self._places.acquire(timeout=max(0.0, until - self._timing.clock())):
             raise self._too_late("all its places were taken")
         try:
-            if self._world.clock() >= until:
+            if self._timing.clock() >= until:
                 raise self._too_late("all its places were taken")
             yield
         finally:
@@ -111,14 +111,14 @@ class Manners:
         asked = trouble.after_seconds
         wait = self._backoff(tries) if asked is None else asked + self._backoff(1)
         if asked is not None:
-            self._pace.hold(asked)
-        if self._world.clock() + wait >= until:
+            self._rate.hold(asked)
+        if self._timing.clock() + wait >= until:
             raise self._too_late(f"{trouble} at try {tries}")
         self._sleep(wait)
 
     def _sleep(self, seconds: float) -> None:
         if seconds > 0:
-            self._world.sleep(seconds)
+            self._timing.sleep(seconds)
 
     def _too_late(self, reason: str) -> Unavailable:
         return Unavailable(
@@ -128,10 +128,10 @@ class Manners:
 
     def _backoff(self, tries: int) -> float:
         """Full jitter: callers that failed together do not come back together."""
-        return self._world.chance() * min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** min(tries - 1, 20))
+        return self._timing.chance() * min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** min(tries - 1, 20))
 
 
-class Pace:
+class RateLimiter:
     """Requests evenly spaced, and none before the time that the other side has asked for."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
@@ -155,7 +155,7 @@ class Pace:
             self._next = max(self._next, self._clock() + seconds)
 
 
-class Breaker:
+class CircuitBreaker:
     """Closed, it lets everything through; after so many failures in a row it is open, and then one call may try."""
 
     def __init__(self, name: str, failures: int, seconds: float, clock: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Good manners with endpoints, counted at a real server on loopback: asked again politely, left alone, paid once."""
+"""The call policy of endpoints, counted at a real server on loopback: asked again politely, left alone, paid once."""
 
 import subprocess
 import sys
@@ -18,8 +18,8 @@ from endpoint_server import EndpointServer, Trick, changed, fail, garbage, late,
 
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.models import endpoint
+from headwater.flow.models.call_policy import CallLimits, CallPolicy, TimeAndChance, TryAgain
 from headwater.flow.models.endpoint import retry_after_seconds
-from headwater.flow.models.manners import Limits, Manners, TryAgain, World
 from headwater.flow.models.registry import load_model
 
 
@@ -207,12 +207,12 @@ def test_no_more_calls_at_a_time_and_no_faster_than_allowed(server: EndpointServ
 
 
 class Clockwork:
-    """A world where sleeping is what makes time pass."""
+    """Where sleeping is what makes time pass."""
 
     def __init__(self, chance: float = 1.0) -> None:
         self.time = 0.0
         self.slept: list[float] = []
-        self.world = World(lambda: self.time, lambda: datetime.now(UTC), self.sleep, lambda: chance)
+        self.timing = TimeAndChance(lambda: self.time, lambda: datetime.now(UTC), self.sleep, lambda: chance)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -225,15 +225,17 @@ def failing(_: float) -> str:
 
 def test_waits_double_up_to_half_a_minute_and_end_at_the_deadline() -> None:
     clockwork = Clockwork()
-    manners = Manners("m", Limits(deadline_seconds=100, breaker_failures=1000), clockwork.world)
+    policy = CallPolicy("m", CallLimits(deadline_seconds=100, breaker_failures=1000), clockwork.timing)
     with pytest.raises(Unavailable, match="500 at try 9"):
-        manners.call(failing)
+        policy.call(failing)
     assert clockwork.slept == [0.5, 1, 2, 4, 8, 16, 30, 30] and clockwork.time <= 100
 
 
 def test_a_try_never_gets_more_time_than_is_left() -> None:
     clockwork = Clockwork()
-    manners = Manners("m", Limits(deadline_seconds=100, timeout_seconds=60, breaker_failures=1000), clockwork.world)
+    policy = CallPolicy(
+        "m", CallLimits(deadline_seconds=100, timeout_seconds=60, breaker_failures=1000), clockwork.timing
+    )
     given: list[float] = []
 
     def slow(seconds: float) -> str:
@@ -242,22 +244,22 @@ def test_a_try_never_gets_more_time_than_is_left() -> None:
         raise TryAgain("timeout")
 
     with pytest.raises(Unavailable):
-        manners.call(slow)
+        policy.call(slow)
     assert given == [60, 39.5] and clockwork.time == 100
 
 
-def half_open() -> Manners:
+def half_open() -> CallPolicy:
     """It failed, and its time of rest is over: the next call may try."""
     clockwork = Clockwork()
-    manners = Manners("m", Limits(breaker_failures=1, breaker_seconds=30), clockwork.world)
+    policy = CallPolicy("m", CallLimits(breaker_failures=1, breaker_seconds=30), clockwork.timing)
     with pytest.raises(Unavailable):
-        manners.call(failing)
+        policy.call(failing)
     clockwork.time += 31
-    return manners
+    return policy
 
 
 def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
-    manners = half_open()
+    policy = half_open()
     entered, leave = threading.Event(), threading.Event()
 
     def waiting(_: float) -> str:
@@ -266,18 +268,18 @@ def test_an_open_circuit_lets_one_of_many_threads_try() -> None:
         return "back"
 
     with ThreadPoolExecutor(2) as pool:
-        trying = pool.submit(manners.call, waiting)
+        trying = pool.submit(policy.call, waiting)
         assert entered.wait(10)
-        other = pool.submit(manners.call, lambda _: "after it")
+        other = pool.submit(policy.call, lambda _: "after it")
         assert not other.done()  # it waits for what becomes of the first
         leave.set()
         assert trying.result() == ("back", 1)
         assert other.result() == ("after it", 1)
-    assert manners.call(lambda _: "closed") == ("closed", 1)
+    assert policy.call(lambda _: "closed") == ("closed", 1)
 
 
 def test_who_waited_for_a_try_that_failed_is_refused_without_a_call() -> None:
-    manners = half_open()
+    policy = half_open()
     entered, leave = threading.Event(), threading.Event()
 
     def failing_late(seconds: float) -> str:
@@ -286,9 +288,9 @@ def test_who_waited_for_a_try_that_failed_is_refused_without_a_call() -> None:
         return failing(seconds)
 
     with ThreadPoolExecutor(2) as pool:
-        trying = pool.submit(manners.call, failing_late)
+        trying = pool.submit(policy.call, failing_late)
         assert entered.wait(10)
-        other = pool.submit(manners.call, lambda _: "never")
+        other = pool.submit(policy.call, lambda _: "never")
         leave.set()
         for call in (trying, other):
             with pytest.raises(Unavailable, match="left alone"):
