@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 _IMPORTED: Final = (
     "headwater.cli.main",
     "headwater.cli.output",
-    "headwater.models",
+    "headwater.facets.models",
     "headwater.flow.search",
     "pyiceberg.catalog.sql",
     "duckdb",

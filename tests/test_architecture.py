@@ -61,6 +61,8 @@ def test_imports_go_down_only_and_the_contracts_notice_when_they_do_not(tmp_path
         ("storage/ledger/ledger.py", "import headwater.storage.tables.commit"),
         ("flow/bronze.py", "import headwater.flow.drive.run"),
         ("upkeep/backup/backup.py", "import headwater.upkeep.migration.plan"),
+        ("cli/commands/restore.py", "import headwater.components"),
+        ("facets/upkeep.py", "import headwater.lake"),
     ):
         broken = tmp_path / "headwater" / module
         before = broken.read_text()

@@ -17,12 +17,13 @@ from headwater import lake as lakes
 from headwater.demo.drawing import wav_bytes
 from headwater.domain.tables import MESSAGES
 from headwater.errors import InvalidRequest
+from headwater.facets.models import Budget
 from headwater.flow.derive import worker
 from headwater.flow.derive.work import Work
 from headwater.flow.embed.worker import EmbedWork, embed_batches
 from headwater.lake import Lake
-from headwater.models import Budget, Replayed
 from headwater.settings import FILE_NAME
+from headwater.upkeep.models.replay import Replayed
 
 MODELS = """\
 [models]

@@ -1,34 +1,107 @@
 """The public surface is pinned: a name that comes or goes is a decision, not an accident."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import headwater
+import headwater.demo.tour
+import headwater.stack.stack
+from headwater.cli.main import COMMANDS
+from headwater.facets.former_names import FormerNames
+from headwater.facets.models import LakeModels
+from headwater.facets.quarantine import LakeQuarantine
+from headwater.facets.upkeep import LakeUpkeep
 from headwater.lake import Lake
-from headwater.models import Models
 from headwater.table_reader import TableReader
+
+# Before a lake had facets; each goes on working.
+FORMER_NAMES = {
+    "backup", "dismiss", "maintain", "metrics", "plan_backup", "plan_dismissal", "plan_maintenance", "plan_rescan",
+    "rescan", "retry",
+}  # fmt: skip
 
 
 def public(kind: type) -> set[str]:
     return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
 
 
-def test_the_package_exports_four_names() -> None:
-    assert sorted(headwater.__all__) == ["Lake", "__version__", "init", "open"]
+def test_the_package_exports_these_names() -> None:
+    assert sorted(headwater.__all__) == [
+        "Lake", "__version__", "init", "migrate", "open", "plan_migration", "plan_restore", "plan_upgrade", "restore",
+        "submit", "upgrade",
+    ]  # fmt: skip
     assert all(getattr(headwater, name) for name in headwater.__all__)
     assert dir(headwater) == sorted(headwater.__all__)
 
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "backup", "close", "dismiss", "get", "maintain", "metrics", "models", "pending", "plan_backup",
-        "plan_dismissal", "plan_maintenance", "plan_rescan", "put", "put_lines", "put_text", "quarantine", "rescan",
-        "retry", "run", "search", "settings", "spark", "sql",
-        "status", "table", "trace",
+        "close", "flow", "get", "models", "pending", "put", "put_lines", "put_text", "quarantine", "run", "search",
+        "settings", "show", "spark", "sql", "status", "table", "trace", "upkeep",
+    } | FORMER_NAMES  # fmt: skip
+    assert public(LakeModels) == {
+        "activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
     }  # fmt: skip
-    assert public(Models) == {"activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire"}
+    assert public(LakeQuarantine) == {"dismiss", "plan_dismissal", "retry"}
+    assert public(LakeUpkeep) == {
+        "backup", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan", "rescan", "serve_metrics",
+    }  # fmt: skip
     assert public(TableReader) == {"snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
+
+
+def test_each_former_name_is_that_of_a_facet() -> None:
+    assert public(FormerNames) == FORMER_NAMES | {"upkeep", "quarantine"}
+    for name in FORMER_NAMES:
+        (facet,) = (kind for kind in (LakeUpkeep, LakeQuarantine) if name in public(kind))
+        old, new = (inspect.signature(getattr(kind, name)) for kind in (FormerNames, facet))
+        assert old == new, name
+        assert f"lake.{'upkeep' if facet is LakeUpkeep else 'quarantine'}.{name}`" in getattr(Lake, name).__doc__
+
+
+def twins() -> dict[str, list[str]]:
+    """Of each command, as docs/cli.md tells them."""
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    section = re.search(r"^## From Python\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    rows = re.findall(r"^\| `([a-z ]+)` \| (.*) \|$", section[1], re.MULTILINE)
+    return {command: re.findall(r"`([\w.]+)", told) for command, told in rows}
+
+
+def find(dotted: str) -> Any:
+    """`lake.` is a lake; all else is a module or what is in one."""
+    first, *rest = dotted.split(".")
+    found: Any = Lake if first == "lake" else headwater
+    for name in rest:
+        found = FACETS.get((found, name)) or getattr(found, name)
+    return found
+
+
+FACETS = {(Lake, "models"): LakeModels, (Lake, "quarantine"): LakeQuarantine, (Lake, "upkeep"): LakeUpkeep}
+
+
+def test_every_command_has_its_python_twin() -> None:
+    told = twins()
+    assert {command.split()[0] for command in told} == set(COMMANDS)
+    for command, names in told.items():
+        assert names, command
+        for name in names:
+            assert name.startswith(("lake.", "headwater.")) and "._" not in name
+            assert find(name) is not None, name
+
+
+def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_others() -> None:
+    told = {name for names in twins().values() for name in names}
+    lake = {f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"models", "quarantine", "upkeep"}}
+    facets = {f"lake.{facet}.{name}" for (_, facet), kind in FACETS.items() for name in public(kind)}
+    functions = {f"headwater.{name}" for name in headwater.__all__}
+    assert (lake | facets | functions) - told == {
+        "headwater.Lake", "headwater.__version__", "headwater.open", "lake.close", "lake.models.book",
+        "lake.models.step_of", "lake.pending", "lake.spark", "lake.table", "lake.upkeep.serve_metrics",
+    }  # fmt: skip
 
 
 def test_importing_the_package_is_light() -> None:

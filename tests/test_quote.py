@@ -14,6 +14,7 @@ from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables import catalog as catalogs
+from headwater.upkeep.models.named import find_candidate
 
 MODELS = """\
 [models]
@@ -36,7 +37,7 @@ def lake_of(directory: Path, objects: int) -> Lake:
     ]
     catalog = parts_of(lake).catalog
     append(catalog.load_table(EVENTS.name), rows(EVENTS, given))
-    print_ = lake.models._candidate("transcribe", LOUDER).fingerprint
+    print_ = find_candidate(parts_of(lake), "transcribe", LOUDER).fingerprint
     made = {"customer": "acme", "step": "transcribe", "fingerprint": print_}
     append(
         catalog.load_table(TRANSCRIPTS.name), rows(TRANSCRIPTS, [{**made, "object_id": f"o{n}"} for n in range(DONE)])

@@ -19,9 +19,9 @@ from headwater import lake as lakes
 from headwater.domain.model_book import State
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.facets.models import Budget
 from headwater.flow.derive.stage import WHOLE_OBJECT, held_objects
 from headwater.lake import Lake
-from headwater.models import Budget
 from headwater.settings import FILE_NAME
 from headwater.storage.io.local_path import local_path
 

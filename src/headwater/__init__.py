@@ -1,17 +1,35 @@
 """Headwater: a multimodal lakehouse.
 
-`headwater.open("lake")` opens a lake, `headwater.init("lake")` makes one. Importing this package imports nothing heavy:
-each name is fetched when it is first asked for.
+`headwater.open("lake")` opens a lake, `headwater.init("lake")` makes one. What is done to a lake that is closed stands
+beside them, such as `headwater.restore("lake", "lake.backup")`. Importing this package imports nothing heavy: each name
+is fetched when it is first asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwater.closed_lake import migrate, plan_migration, plan_restore, plan_upgrade, restore, upgrade
+    from headwater.cluster import submit
     from headwater.lake import Lake, init, open
 
     __version__: str
 
-__all__ = ("Lake", "__version__", "init", "open")
+__all__ = (
+    "Lake",
+    "__version__",
+    "init",
+    "migrate",
+    "open",
+    "plan_migration",
+    "plan_restore",
+    "plan_upgrade",
+    "restore",
+    "submit",
+    "upgrade",
+)
+
+_CLOSED = ("migrate", "plan_migration", "plan_restore", "plan_upgrade", "restore", "upgrade")
+_HOMES = {**dict.fromkeys(_CLOSED, "headwater.closed_lake"), "submit": "headwater.cluster"}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,9 +38,9 @@ def __getattr__(name: str) -> Any:
 
         return version("headwater")
     if name in __all__:
-        from headwater import lake
+        from importlib import import_module
 
-        return getattr(lake, name)
+        return getattr(import_module(_HOMES.get(name, "headwater.lake")), name)
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")
 
 

@@ -27,7 +27,7 @@ class Components:
     def __init__(self, settings: Settings, clock: Clock = utc_now) -> None:
         self.settings = settings
         self.clock = clock
-        self._embedders: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
 
     @cached_property
     def raw_store(self) -> RawStore:
@@ -86,7 +86,7 @@ class Components:
             require_same(active, model.card)
         return model
 
-    def looker(self, book: "ModelBook") -> "Model | None":
+    def picture_model(self, book: "ModelBook") -> "Model | None":
         """The active model that finds pictures by words, if there is one."""
         from headwater.domain.steps import PICTURE
         from headwater.flow.models.choice import require_same
@@ -102,12 +102,12 @@ class Components:
         from headwater.flow.models.answers import loading
         from headwater.flow.models.registry import load_model
 
-        if name not in self._embedders:
+        if name not in self._models:
             model = load_model(name, self.settings.models)
             with loading(name):
                 model.load()
-            self._embedders[name] = model
-        return self._embedders[name]
+            self._models[name] = model
+        return self._models[name]
 
     @cached_property
     def index(self) -> "VectorIndex":

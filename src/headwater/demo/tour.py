@@ -16,6 +16,7 @@ from headwater.domain.words import word_error_rate
 from headwater.errors import Conflict
 from headwater.lake import Lake, init
 from headwater.stack.stack import Stack
+from headwater.storage.io.java import check_java
 
 SEED: Final = 7
 MARK: Final = ".headwater-demo"  # a directory with this file in it was made by the demo and may be made again
@@ -57,8 +58,10 @@ class Tour:
 def make_lake(directory: Path, *, keep: bool, servers: Callable[[Path], None] | None = None) -> Lake:
     """A fresh lake, in place of an earlier demo's but of nothing else; with `keep`, the one that is there goes on.
 
-    `servers` starts what the lake is to run on, in the same directory: see `start_stack`.
+    `servers` starts what the lake is to run on, in the same directory: see `start_stack`. Where Java is missing nothing
+    is begun.
     """
+    check_java()
     if directory.exists() and any(directory.iterdir()):
         if not (directory / MARK).is_file():
             raise Conflict(f"{directory} was not made by the demo. Name another place: headwater demo --lake DIR")

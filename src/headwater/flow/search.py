@@ -9,7 +9,7 @@ silver.embeddings, the answer says by how many vectors.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from headwater.clock import to_text
 from headwater.domain.modality import Modality, modalities_with
+from headwater.domain.model_book import ModelBook
 from headwater.domain.steps import PICTURE
-from headwater.errors import InvalidRequest
+from headwater.errors import Conflict, InvalidRequest, Unavailable
 from headwater.flow.models.answers import ask_vector
 from headwater.flow.models.port import Model
 from headwater.storage.index.vector_index import Entry, Filter, VectorIndex
@@ -101,6 +102,18 @@ def search(
     asked = {_folded(word) for word in _WORD.findall(query)}
     hits = tuple(Hit(entry, score, *_snippet(entry.text, asked)) for entry, score in fused)
     return SearchAnswer(hits, max(0, embedded - index.position()))
+
+
+def search_by_book(read_book: Callable[[], ModelBook], ask: Callable[[ModelBook], SearchAnswer]) -> SearchAnswer:
+    """By the models that the book has as active. Where the one that was asked was flipped away from and retired
+    meanwhile, by those that are active now."""
+    while True:
+        book = read_book()
+        try:
+            return ask(book)
+        except (Conflict, Unavailable):
+            if read_book() == book:
+                raise
 
 
 def _checked(query: str, only: Filter, limit: int) -> Filter:

@@ -20,6 +20,10 @@ from headwater.flow.drive.pending import Pending
 from headwater.storage.ledger.ledger import Ledger, Run
 from headwater.storage.ledger.read_journal import runs_after
 from headwater.upkeep.exclusion import ALL_LEASES, RUN_LEASE, lease_of
+from headwater.upkeep.health import status
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.pending import pending_of
+from headwater.upkeep.quarantine import count_reasons
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 LOOPBACK: Final = "127.0.0.1"
@@ -58,6 +62,13 @@ class Family:
         for labels, value in self.samples:
             told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
             yield f"{self.name}{suffix}{f'{{{told}}}' if told else ''} {value:.15g}"
+
+
+def metrics_of(parts: Parts) -> str:
+    """Of a lake as it is now; starts no JVM."""
+    state = status(parts.reader, parts.log, parts.index, parts.ledger)
+    reasons = count_reasons(parts.reader, parts.ledger)
+    return metrics(state, pending_of(parts), reasons, parts.ledger, now=parts.clock())
 
 
 def metrics(

@@ -18,7 +18,7 @@ from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
 from headwater.upkeep.format import FACT, FORMAT, check_format, read_format
 from headwater.upkeep.parts import Parts
-from headwater.upkeep.task import Result, Step, Task
+from headwater.upkeep.task import Result, Step, Task, apply
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -124,3 +124,18 @@ class UpgradeLake(Task[UpgradePlan]):
             self._upgrades[version].apply(self._parts.catalog, self._parts.index, held.ledger)
             held.ledger.set_fact(FACT, str(version + 1))
         return {"format": version + 1}
+
+
+def upgrade(
+    parts: Parts, report: Callable[[str], None] | None = None, stepped: Callable[[RaiseFormat], None] | None = None
+) -> UpgradePlan:
+    """What was planned, and is done now; `stepped` is called after each step."""
+    task = UpgradeLake(parts)
+    plan = task.plan()
+
+    def tell(step: Step, _: Result) -> None:
+        if stepped is not None and isinstance(step, RaiseFormat):
+            stepped(step)
+
+    apply(task, parts, plan, report=report, stepped=tell)
+    return plan

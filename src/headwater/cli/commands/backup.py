@@ -19,9 +19,9 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, file: Path, dry_run: bool) -> None:
     with session.open() as lake:
         if dry_run:
-            session.show(lake.plan_backup(file).to_dict(), _draw_plan)
+            session.show(lake.upkeep.plan_backup(file).to_dict(), _draw_plan)
         else:
-            session.show(lake.backup(file), _draw)
+            session.show(lake.upkeep.backup(file), _draw)
 
 
 def _draw_plan(document: dict[str, Any]) -> None:

@@ -26,9 +26,7 @@ def command(session: Session, keep: bool, stack: bool) -> None:
     from headwater.cli.commands.run import totals
     from headwater.cli.progress import Bars
     from headwater.demo import tour
-    from headwater.storage.io.java import check_java
 
-    check_java()
     directory = session.named or (DEFAULT_STACK if stack else DEFAULT)
     servers = (lambda place: tour.start_stack(place, session.note)) if stack else None
     with tour.make_lake(directory, keep=keep, servers=servers) as lake:

@@ -1,6 +1,5 @@
 """`headwater flow`"""
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -14,12 +13,8 @@ from headwater.cli.session import Session, with_session
 )
 @with_session
 def command(session: Session) -> None:
-    from headwater.flow.map import FLOW
-
     with session.open() as lake:
-        pending = lake.pending().to_dict()
-    stages = [{**asdict(stage), "pending": pending.get(stage.name)} for stage in FLOW]
-    session.show({"stages": stages}, _draw)
+        session.show({"stages": lake.flow()}, _draw)
 
 
 def _draw(document: dict[str, Any]) -> None:

@@ -17,9 +17,9 @@ from headwater.cli.session import Session, with_session
 def command(session: Session, dry_run: bool) -> None:
     with session.open() as lake:
         if dry_run:
-            session.show(lake.plan_maintenance().to_dict(), _draw_plan)
+            session.show(lake.upkeep.plan_maintenance().to_dict(), _draw_plan)
         else:
-            done = lake.maintain(report=session.note)
+            done = lake.upkeep.maintain(report=session.note)
             session.show({"tables": [asdict(table) for table in done]}, _draw_done)
 
 

@@ -21,7 +21,7 @@ from headwater.cli.session import Session, with_session
 @with_session
 def command(session: Session, output: Path | None) -> None:
     with session.open() as lake:
-        text = lake.metrics()
+        text = lake.upkeep.metrics()
     if output is None:
         session.show({"metrics": text}, lambda document: click.echo(document["metrics"], nl=False))
         return

@@ -1,6 +1,5 @@
 """`headwater migrate`"""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +17,13 @@ from headwater.cli.session import Session, with_session
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @with_session
 def command(session: Session, file: Path, dry_run: bool) -> None:
-    from headwater.components import Components
-    from headwater.settings import load
-    from headwater.upkeep.migration.migrate import migrate, stay
-    from headwater.upkeep.migration.new_settings import merge, settings_of
-    from headwater.upkeep.migration.plan import plan_migration
+    from headwater.closed_lake import migrate, plan_migration
 
-    source = Components(load(session.directory, session.options))
-    document = merge(source.settings.lake, file)
-    target = Components(settings_of(source.settings.lake, document, session.options))
-    plan = plan_migration(source, target.settings)
-    if not dry_run and not plan:
-        stay(source)
-    if dry_run or not plan:
+    if dry_run:
+        plan = plan_migration(session.directory, file, session.options)
         session.show({**plan.to_dict(), "refs": [], "applied": False}, _draw)
-        return
-    done = migrate(source, target, document, session.note)
-    refs = [
-        {"table": table, "ref": ref, **asdict(found)}
-        for table, each in done.refs.items()
-        for ref, found in each.items()
-    ]
-    session.show({**done.plan.to_dict(), "refs": refs, "applied": True}, _draw)
+    else:
+        session.show(migrate(session.directory, file, session.options, report=session.note).to_dict(), _draw)
 
 
 def _draw(document: dict[str, Any]) -> None:

@@ -49,9 +49,9 @@ def dismiss(
         raise click.UsageError("Say why nobody is going to mend them: --because TEXT", click.get_current_context())
     with session.open() as lake:
         if dry_run:
-            plan = lake.plan_dismissal(*ids, reason=reason, undo=undo)
+            plan = lake.quarantine.plan_dismissal(*ids, reason=reason, undo=undo)
         else:
-            plan = lake.dismiss(*ids, reason=reason, because=because, by=by, undo=undo)
+            plan = lake.quarantine.dismiss(*ids, reason=reason, because=because, by=by, undo=undo)
     session.show({**plan.to_dict(), "by": by, "because": because, "applied": not dry_run}, _draw_dismissal)
 
 

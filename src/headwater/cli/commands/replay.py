@@ -9,7 +9,7 @@ from headwater.cli.naming import StepType
 from headwater.cli.session import Session, with_session
 
 if TYPE_CHECKING:
-    from headwater.models import Budget
+    from headwater.facets.models import Budget
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -20,7 +20,7 @@ class BudgetType(click.ParamType["Budget"]):
     name = "budget"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Budget":
-        from headwater.models import Budget
+        from headwater.facets.models import Budget
 
         if isinstance(value, Budget):
             return value
@@ -47,7 +47,7 @@ class BudgetType(click.ParamType["Budget"]):
 @with_session
 def command(session: Session, step: str, model: str, budget: "Budget | None", dry_run: bool, yes: bool) -> None:
     from headwater.cli.progress import Bars, stoppable
-    from headwater.models import Budget
+    from headwater.facets.models import Budget
 
     with session.open() as lake:
         quote = lake.models.quote(step, model).to_dict()

@@ -15,11 +15,11 @@ from headwater.cli.session import Session, with_session
 @with_session
 def command(session: Session, dry_run: bool) -> None:
     with session.open() as lake:
-        plan = lake.plan_rescan()
+        plan = lake.upkeep.plan_rescan()
         if dry_run:
             session.show(plan.to_dict(), _draw_plan)
         else:
-            session.show({**plan.to_dict(), "published": lake.rescan(plan)}, _draw_done)
+            session.show({**plan.to_dict(), "published": lake.upkeep.rescan(plan)}, _draw_done)
 
 
 def _draw_plan(plan: dict[str, Any]) -> None:

@@ -18,16 +18,13 @@ from headwater.cli.session import Session, with_session
 @click.option("--force", is_flag=True, help="Set back what is there too, though it has moved on.")
 @with_session
 def command(session: Session, file: Path, dry_run: bool, force: bool) -> None:
-    from headwater.components import Components
-    from headwater.settings import load
-    from headwater.upkeep.backup.restore import plan_restore, restore
+    from headwater.closed_lake import plan_restore, restore
 
-    parts = Components(load(session.directory, session.options))
-    plan = plan_restore(parts, file, force=force).to_dict()
+    plan = plan_restore(session.directory, file, session.options, force=force).to_dict()
     if dry_run:
         session.show({**plan, "restored": None}, _draw)
         return
-    done = restore(parts, file, force=force, report=session.note)
+    done = restore(session.directory, file, session.options, force=force, report=session.note)
     session.show({**plan, "restored": asdict(done)}, _draw)
 
 

@@ -24,21 +24,13 @@ def command(session: Session, reason: str | None, model: str | None) -> None:
 
     reason = check_reason(reason) if reason else None
     with session.open() as lake:
-        step = _step_of(lake, model) if model else None
+        step = lake.models.step_of(model) if model else None  # an unknown one is refused before anything starts
         if lake.status()["quarantined"]:
             session.note("Starting Spark …")
         with Bars({}) as bars:
-            retried = lake.retry(reason, model=model, report=bars.advance)
+            retried = lake.quarantine.retry(reason, model=model, report=bars.advance)
         hidden = model is not None and step is not None and not _is_seen(lake, step, model)
     session.show(asdict(retried), lambda document: _draw(document, (step, model) if hidden else None))
-
-
-def _step_of(lake: "Lake", model: str) -> str:
-    """An unknown model is refused before anything starts."""
-    from headwater.flow.models.choice import step_of
-    from headwater.flow.models.loaded import models_of
-
-    return step_of(models_of(lake.settings), model)
 
 
 def _is_seen(lake: "Lake", step: str, model: str) -> bool:

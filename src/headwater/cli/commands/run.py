@@ -42,13 +42,10 @@ def command(session: Session, once: bool, master: str | None, metrics_port: int 
 
 @contextmanager
 def _metrics(session: Session, port: int | None) -> Iterator[None]:
-    """From a lake opened for it alone: the run's own parts belong to the run's threads."""
     if port is None:
         yield
         return
-    from headwater.upkeep.metrics import serving
-
-    with session.open() as lake, serving(port, lake.metrics) as chosen:
+    with session.open() as lake, lake.upkeep.serve_metrics(port) as chosen:
         session.note(f"Metrics: http://127.0.0.1:{chosen}/metrics")
         yield
 

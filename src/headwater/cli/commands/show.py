@@ -27,11 +27,7 @@ _SHOWN: Final = (
 @with_session
 def command(session: Session, name: str, limit: int, as_of: "Ref | None") -> None:
     with session.open() as lake:
-        table = lake.table(name).table
-        # The table's own, since one of the past may have had others.
-        columns = "COLUMNS(lambda name: name <> 'vector')"
-        found = lake.sql(f"SELECT {columns} FROM {table.name} ORDER BY seq DESC LIMIT {limit}", as_of=as_of)
-    session.show({"table": table.name, **found}, _draw)
+        session.show(lake.show(name, limit=limit, as_of=as_of), _draw)
 
 
 def _draw(document: dict[str, Any]) -> None:

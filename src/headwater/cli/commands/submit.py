@@ -1,5 +1,7 @@
 """`headwater submit`"""
 
+from typing import Any
+
 import click
 
 from headwater.cli.session import Session, with_session
@@ -14,24 +16,14 @@ from headwater.cli.session import Session, with_session
 @click.option("--print", "only_print", is_flag=True, help="Print the line and run nothing.")
 @with_session
 def command(session: Session, once: bool, master: str | None, only_print: bool) -> None:
-    import os
     import shlex
 
-    from headwater.settings import load
-    from headwater.storage.io.java import check_java
-    from headwater.storage.spark.jars import jars_for, resolve_jars
-    from headwater.storage.spark.packed_environment import shipped_conf
-    from headwater.storage.spark.submit import submit_environment, submit_line
-    from headwater.storage.spark.submit_process import run_submitted
+    from headwater.cluster import submit, submit_line
 
-    chosen = {**session.options, **({"spark.master": master} if master else {})}
-    settings = load(session.directory, chosen)
-    flags = [*(["--once"] if once else []), *(["--json"] if session.as_json else [])]
-    sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    shipped = shipped_conf(settings, settings.text("spark.master") or "local", session.note)
-    line = submit_line(settings, resolve_jars(jars_for(settings), report=session.note), shipped, [*flags, *sets])
+    options = {**session.options, **({"spark.master": master} if master else {})}
+    about: dict[str, Any] = {"once": once, "as_json": session.as_json, "report": session.note}
     if only_print:
+        line = submit_line(session.directory, options, **about)
         session.show({"line": line}, lambda _: click.echo(shlex.join(line)))
         return
-    environment = {**os.environ, **submit_environment(settings, check_java().executable)}
-    click.get_current_context().exit(run_submitted(line, environment))
+    click.get_current_context().exit(submit(session.directory, options, **about))

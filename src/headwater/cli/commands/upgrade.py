@@ -14,16 +14,17 @@ from headwater.cli.session import Session, with_session
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @with_session
 def command(session: Session, dry_run: bool) -> None:
-    from headwater.components import Components
-    from headwater.settings import load
-    from headwater.upkeep.task import apply
-    from headwater.upkeep.upgrade import UpgradeLake
+    from headwater.closed_lake import plan_upgrade, upgrade
 
-    components = Components(load(session.directory, session.options))
-    task = UpgradeLake(components)
-    plan = task.plan()
-    if not dry_run:
-        apply(task, components, plan, report=session.note, stepped=lambda step, _: session.note(_told(step.to_dict())))
+    if dry_run:
+        plan = plan_upgrade(session.directory, session.options)
+    else:
+        plan = upgrade(
+            session.directory,
+            session.options,
+            report=session.note,
+            stepped=lambda step: session.note(_told(step.to_dict())),
+        )
     session.show({**plan.to_dict(), "applied": not dry_run}, _draw)
 
 

@@ -11,7 +11,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater import faults
@@ -29,9 +29,7 @@ from headwater.storage.memo.memo import open_memo
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.relocate import list_table_files, open_warehouse, relocate
 from headwater.storage.tables.row_hash import RowHash
-from headwater.upkeep import work
 from headwater.upkeep.format import MOVED_TO, set_format
-from headwater.upkeep.journal import DONE
 from headwater.upkeep.migration.check import (
     ask,
     check_other_places,
@@ -52,7 +50,6 @@ from headwater.upkeep.migration.note import (
     read_note,
     read_offsets,
     take_back,
-    was_cut_short,
     write_note,
 )
 from headwater.upkeep.migration.object_copy import copy_memo
@@ -97,6 +94,14 @@ class Migrated:
     plan: MigrationPlan
     refs: Mapping[str, Mapping[str, RowHash]]
 
+    def to_dict(self) -> dict[str, Any]:
+        refs = [
+            {"table": table, "ref": ref, **asdict(found)}
+            for table, each in self.refs.items()
+            for ref, found in each.items()
+        ]
+        return {**self.plan.to_dict(), "refs": refs, "applied": bool(self.plan)}
+
 
 def migrate(source: Parts, target: Parts, document: Document, report: Report) -> Migrated:
     """Move the lake; raises Conflict, and changes nothing of it, where events are unread or the target is taken."""
@@ -104,17 +109,6 @@ def migrate(source: Parts, target: Parts, document: Document, report: Report) ->
     apply(task, source, report=report)
     report("switched")
     return Migrated(task.current, task.refs)
-
-
-def stay(source: Parts) -> None:
-    """Nothing is to move. What a migration that was cut short has changed is taken back; one that arrived is over."""
-    here = {"to": {name: place(source.settings, name) for name in PLACES}}
-    arrived = [plan for plan in unfinished_plans(source.ledger, Migrate.kind) if plan.about == here]
-    if arrived or was_cut_short(source.ledger):
-        with work.alone(source, Migrate.kind, any_format=True) as held:
-            take_back(source)
-            for plan in arrived:
-                finish_plan(held.ledger, plan.id, DONE, source.clock())
 
 
 class Migrate(Task[MigrationPlan]):

@@ -1,1 +1,1 @@
-"""Models at rest: listed, compared, priced, retired."""
+"""Models at rest: listed, priced, replayed within a budget, compared, activated, retired."""

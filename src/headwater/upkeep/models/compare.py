@@ -18,6 +18,8 @@ from headwater.flow.models.port import Model
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
+from headwater.upkeep.models.named import load_known, settled_book
+from headwater.upkeep.parts import Parts
 
 PAIRS_MAX: Final = 500
 SAMPLE: Final = 5
@@ -111,6 +113,13 @@ class Comparing:
     def _rows(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = run_sql(self.reader, query)["rows"]
         return rows
+
+
+def compare_models(parts: Parts, step: str, one: str, other: str) -> dict[str, Any]:
+    """By their names; starts no JVM."""
+    book = settled_book(parts)
+    comparing = Comparing(parts.reader, parts.index, lambda known: load_known(parts, known))
+    return comparing.compare(book.find(step, one), book.find(step, other))
 
 
 def _judged(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The memo keeps what it answered, so bringing it back costs no call. Steps can be
 half-way is finished by running it again.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +12,7 @@ from headwater import faults
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.steps import EMBED, STEPS
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
-from headwater.errors import Conflict
+from headwater.errors import Conflict, NotFound
 from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import change_book, read_book
@@ -19,8 +20,9 @@ from headwater.storage.ledger.plans import unfinished_plans
 from headwater.storage.query.reader import run_sql
 from headwater.storage.tables.catalog import Tables
 from headwater.upkeep import work
+from headwater.upkeep.models.named import settled_book
 from headwater.upkeep.parts import Parts
-from headwater.upkeep.task import Result, Step, Task
+from headwater.upkeep.task import Result, Step, Task, apply
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -111,6 +113,22 @@ def find_cut_short(ledger: Ledger, step: str, model: str) -> RetirePlan | None:
         if about["step"] == step and model in {about["model"], about["fingerprint"]}:
             return RetirePlan(step, about["model"], about["fingerprint"], State.LEAVING.value, {}, 0)
     return None
+
+
+def plan_retire_by_name(parts: Parts, step: str, model: str) -> RetirePlan:
+    """Pure. Of a model that the book has forgotten, because its retirement was cut short, what is left of that."""
+    try:
+        return plan_retire(parts.reader, settled_book(parts).find(step, model))
+    except NotFound:
+        if left := find_cut_short(parts.ledger, step, model):
+            return left
+        raise
+
+
+def retire_model(parts: Parts, plan: RetirePlan, report: Callable[[str], None] | None = None) -> RetirePlan:
+    """Conflict, and nothing changed, where the model is active or no longer what `plan` has."""
+    apply(Retire(parts, plan), parts, plan, stepped=lambda step, _: report(step.about) if report else None)
+    return plan
 
 
 class Retire(Task[RetirePlan]):

@@ -1,0 +1,57 @@
+"""Activate: the flip. One value of the ledger changes, and tables and search turn together from the next question on.
+
+Reads   the model book, quarantine, how far the index has come
+Writes  the model book
+Invariant: readers miss nothing by it. The model is complete (`ModelBook.activated`), the index has all its vectors or a
+run is bringing them, and no object waits for an answer that it did not give.
+"""
+
+from typing import Any
+
+from headwater.domain.model_book import KnownModel
+from headwater.domain.tables import EMBEDDINGS
+from headwater.errors import Conflict
+from headwater.storage.ledger.model_book import change_book
+from headwater.storage.tables.read_progress import read_progress
+from headwater.upkeep import work
+from headwater.upkeep.exclusion import RUN_LEASE
+from headwater.upkeep.parts import Parts
+from headwater.upkeep.quarantine import count_waiting_for
+
+
+def activate(parts: Parts, step: str, model: str, *, force: bool = False) -> dict[str, Any]:
+    """Conflict where readers would miss something; with `force`, not for objects that wait for it."""
+    book = parts.book()
+    known, before = book.find(step, model), book.active(step)
+    _require_followed(parts, known)
+    if not force:
+        _require_answered(parts, known)
+    with work.alone(parts, "activate") as held:
+        change_book(held.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
+    return {
+        "step": step,
+        "active": known.label,
+        "fingerprint": known.fingerprint,
+        "before": before.label if before else None,
+        "before_fingerprint": before.fingerprint if before else None,
+    }
+
+
+def _require_followed(parts: Parts, known: KnownModel) -> None:
+    """A flip of what search shows needs an index that has it all, or a run that is bringing it up."""
+    ledger = parts.ledger
+    behind = read_progress(parts.settings, EMBEDDINGS).next_seq - parts.index.position()
+    if behind > 0 and ledger.holder(RUN_LEASE, ledger.clock(parts.clock)()) is None:
+        raise Conflict(f"The index is {behind:,} vectors behind {known.label}. First: headwater run --once")
+
+
+def _require_answered(parts: Parts, known: KnownModel) -> None:
+    """An endpoint that was down has objects waiting for it: readers would miss them.
+
+    Those whose bytes nobody can have are missed with any model.
+    """
+    if waiting := count_waiting_for(parts.reader, parts.ledger, known.fingerprint):
+        raise Conflict(
+            f"{waiting:,} of the objects still wait for {known.label}, which did not answer. "
+            "First: headwater retry, or headwater run; all the same: --force"
+        )
