@@ -1,46 +1,25 @@
 """Catalog and ledger come back from a backup: everything reads, nothing is let in twice, what is there stays."""
 
-import io
 import json
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import rounds
+from backups import headwater, lose
 from lakes import CALL, CALL_BYTES, parts_of, small_lake
 from sample_rows import NOON, append, rows
 
 from headwater import lake as lakes
-from headwater.cli.main import main
 from headwater.domain.progress import CONSUMED, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
 from headwater.storage.tables import catalog as catalogs
-
-
-class Done(NamedTuple):
-    code: int
-    out: dict[str, Any]
-
-
-def headwater(*arguments: object) -> Done:
-    out = io.StringIO()
-    with redirect_stdout(out):
-        code = main([*map(str, arguments), "--json"])
-    return Done(code, json.loads(out.getvalue()))
-
-
-def lose(lake: Path, *names: str) -> None:
-    for name in names:
-        for file in lake.glob(f"{name}.db*"):
-            file.unlink()
 
 
 def locations(lake: Path) -> dict[str, str]:

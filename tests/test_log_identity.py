@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rounds
+from driving import read_log, streaming
 from lakes import parts_of
-from waiting import PATIENCE_SECONDS, wait_until
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -20,7 +18,6 @@ from headwater.flow.log.identity import IDENTITY
 from headwater.lake import Lake
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.tables.writer import TableWriter
-from headwater.upkeep.work import new_run, recorded
 
 AT = parse_time("2026-03-01")
 
@@ -49,16 +46,6 @@ def losses(lake: Lake) -> list[tuple[int, int | None]]:
     return [(run.detail["first"], run.detail["until"]) for run in parts_of(lake).ledger.unfinished(LOST)]
 
 
-def read(lake: Lake) -> dict[str, int]:
-    """What a run does first, and all that these promises are about: the log comes into bronze."""
-    with recorded(parts_of(lake), "run") as entry:
-        run = new_run(parts_of(lake), None, entry, None)
-        run.begin()
-        run._intake.drain()
-        run._intake.stop()
-    return entry.done
-
-
 def wipe(lake: Lake) -> None:
     shutil.rmtree(log_of(lake))
 
@@ -70,13 +57,13 @@ def set_back(lake: Lake, copy: Path) -> None:
 
 def test_a_log_that_was_wiped_and_filled_again_is_read_from_its_beginning(lake: Lake) -> None:
     say(lake, "a", "b", "c")
-    read(lake)
+    read_log(lake)
     for new in ("d", "ef", "ghi", "jklm"):  # fewer than were read, as many, and more
         wipe(lake)
         say(lake, *new)
         assert lake.pending().bronze == len(new)
         assert lake.status()["log"] == {"lag": len(new), "lost": 1}
-        assert read(lake)["lost"] == 1
+        assert read_log(lake)["lost"] == 1
         assert ids(lake) == sorted("abcdefghijklm"[: ord(new[-1]) - ord("a") + 1])
         assert lake.status()["log"] == {"lag": 0, "lost": 1}
         lake.rescan()
@@ -104,18 +91,18 @@ def test_a_log_that_was_lost_before_anybody_read_it_is_missed(lake: Lake) -> Non
     wipe(lake)
     assert lake.pending()
     say(lake, "c")
-    assert read(lake)["lost"] == 1
+    assert read_log(lake)["lost"] == 1
     assert (ids(lake), losses(lake)) == (["c"], [(0, None)])
 
 
 def test_lines_that_somebody_deleted_unread_are_counted_one_by_one(lake: Lake) -> None:
     say(lake, "a")
-    read(lake)
+    read_log(lake)
     say(lake, "b", "c")
     for segment in log_of(lake).glob("*.jsonl"):
         segment.unlink()
     say(lake, "d")
-    read(lake)
+    read_log(lake)
     assert (ids(lake), losses(lake)) == (["a", "d"], [(1, 3)])
 
 
@@ -125,12 +112,12 @@ def test_a_log_set_back_to_an_older_copy_is_noticed_however_long_it_has_grown_si
     known = {"a", "b"}
     for later, since in (("cd", ""), ("ef", "g"), ("hi", "jk"), ("lm", "nop")):
         say(lake, *later)
-        read(lake)
+        read_log(lake)
         read_until = parts_of(lake).log.end()[0]
         set_back(lake, tmp_path / "copy")
         say(lake, *since)
         assert lake.pending().bronze == 2 + len(since)
-        assert read(lake)["lost"] == 1
+        assert read_log(lake)["lost"] == 1
         known |= {*later, *since}
         assert ids(lake) == sorted(known)
         assert losses(lake) == [(read_until, None)]
@@ -141,40 +128,40 @@ def test_a_log_set_back_to_an_older_copy_is_noticed_however_long_it_has_grown_si
 
 def test_a_copy_of_the_whole_log_is_the_same_log(lake: Lake, tmp_path: Path) -> None:
     say(lake, "a", "b")
-    read(lake)
+    read_log(lake)
     shutil.copytree(log_of(lake), tmp_path / "copy")
     set_back(lake, tmp_path / "copy")
     assert lake.pending().bronze == 0
     say(lake, "c")
-    read(lake)
+    read_log(lake)
     assert (ids(lake), losses(lake), lake.status()["duplicates"]) == (["a", "b", "c"], [], 0)
 
 
 def test_a_lake_of_an_earlier_version_goes_on_with_its_log_and_misses_nothing(lake: Lake) -> None:
     say(lake, "a", "b")
-    read(lake)
+    read_log(lake)
     parts_of(lake).ledger.set_fact(IDENTITY, "directory")
     (log_of(lake) / ".identity").unlink()
     assert lake.pending().bronze == 0
     say(lake, "c")
     assert lake.pending().bronze == 1
-    read(lake)
+    read_log(lake)
     assert (ids(lake), losses(lake), lake.status()["duplicates"]) == (["a", "b", "c"], [], 0)
 
 
 def test_a_lake_of_an_earlier_version_whose_log_was_wiped_notices(lake: Lake) -> None:
     say(lake, "a", "b")
-    read(lake)
+    read_log(lake)
     parts_of(lake).ledger.set_fact(IDENTITY, "directory")
     wipe(lake)
     say(lake, "c", "d")
-    read(lake)
+    read_log(lake)
     assert (ids(lake), losses(lake)) == (["a", "b", "c", "d"], [(2, None)])
 
 
 def test_a_run_killed_before_it_noted_the_new_log_tells_no_second_loss(lake: Lake) -> None:
     say(lake, "a", "b")
-    read(lake)
+    read_log(lake)
     parts = parts_of(lake)
     before = parts.ledger.fact(IDENTITY)
     wipe(lake)
@@ -184,7 +171,7 @@ def test_a_run_killed_before_it_noted_the_new_log_tells_no_second_loss(lake: Lak
         assert before is not None
         parts.ledger.set_fact(IDENTITY, before)
     assert losses(lake) == [(2, None)]
-    read(lake)
+    read_log(lake)
     assert ids(lake) == ["a", "b", "c"]
 
 
@@ -209,7 +196,7 @@ def test_bronze_rolled_back_past_a_logs_replacement_reads_the_log_that_is_there_
     say(lake, "a")
     shutil.copytree(log_of(lake), tmp_path / "copy")
     say(lake, "b", "c")
-    read(lake)
+    read_log(lake)
     then = snapshot_of(lake)
     if how == "replaced":
         wipe(lake)
@@ -218,41 +205,36 @@ def test_bronze_rolled_back_past_a_logs_replacement_reads_the_log_that_is_there_
         set_back(lake, tmp_path / "copy")
         kept = ["a", "d", "e", "f", "g"]
     say(lake, *[name for name in kept if name != "a"])
-    read(lake)
+    read_log(lake)
     before, duplicates = ids(lake), lake.status()["duplicates"]
     roll_back(lake, then)
     assert ids(lake) == ["a", "b", "c"]
     assert lake.pending().bronze == len(kept), "it is noticed without a JVM"
-    read(lake)
+    read_log(lake)
     assert ids(lake) == before
     assert lake.status()["duplicates"] == duplicates
     assert lake.pending().bronze == 0
     say(lake, "i")
-    read(lake)
+    read_log(lake)
     assert ids(lake) == sorted([*before, "i"])
 
 
 def test_a_line_that_was_refused_after_a_replacement_is_refused_again_after_a_rollback_past_it(lake: Lake) -> None:
     say(lake, "a", "b", "c")
-    read(lake)
+    read_log(lake)
     say_nonsense(lake, "bad")  # so that quarantine has a snapshot that knows of the first log
-    read(lake)
+    read_log(lake)
     thens = {table: snapshot_of(lake, table) for table in ("bronze.events", "silver.quarantine")}
     wipe(lake)
     say_nonsense(lake, "worse")
     say(lake, "d", "e", "f", "g", "h")
-    read(lake)
+    read_log(lake)
     refused = [row["payload"] for row in lake.quarantine()["rows"]]
     for table, then in thens.items():
         roll_back(lake, then, table)
-    read(lake)
+    read_log(lake)
     assert sorted(row["payload"] for row in lake.quarantine()["rows"]) == sorted(refused)
     assert ids(lake) == list("abcdefgh")
-
-
-def wait_for(condition: Callable[[], Any], thread: threading.Thread) -> None:
-    wait_until(lambda: not thread.is_alive() or condition())
-    assert thread.is_alive(), "the stream has ended"
 
 
 @pytest.mark.parametrize("how", ["wiped", "swapped", "set back"])
@@ -261,29 +243,21 @@ def test_a_log_that_is_replaced_under_a_running_stream_is_told_and_read_on(
 ) -> None:
     say(lake, "a")
     shutil.copytree(log_of(lake), tmp_path / "copy")
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
-    thread.start()
-    try:
-        with lakes.open(lake.settings.lake) as other:
-            say(other, "b", "c")
-            wait_for(lambda: ids(other) == ["a", "b", "c"], thread)
-            if how == "set back":
-                set_back(other, tmp_path / "copy")
-            elif how == "wiped":
-                wipe(other)
-            else:
-                log_of(other).rename(tmp_path / "away")
-            new = ["d", "e", "f"]
-            say(other, *new)
-            wait_for(lambda: ids(other) == ["a", "b", "c", *new], thread)
-            say(other, "g")
-            wait_for(lambda: ids(other) == ["a", "b", "c", *new, "g"], thread)
-            assert losses(other) == [(3, None)]
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive()
+    with lakes.open(lake.settings.lake) as other, streaming(lake) as wait:
+        say(other, "b", "c")
+        wait(lambda: ids(other) == ["a", "b", "c"])
+        if how == "set back":
+            set_back(other, tmp_path / "copy")
+        elif how == "wiped":
+            wipe(other)
+        else:
+            log_of(other).rename(tmp_path / "away")
+        new = ["d", "e", "f"]
+        say(other, *new)
+        wait(lambda: ids(other) == ["a", "b", "c", *new])
+        say(other, "g")
+        wait(lambda: ids(other) == ["a", "b", "c", *new, "g"])
+        assert losses(other) == [(3, None)]
     lines = [json.loads(line) for line in (lake.settings.lake / "logs" / "headwater.jsonl").read_text().splitlines()]
     (told,) = [line for line in lines if line["event"] == "log.lost"]
     assert told["way_out"] == "headwater rescan"

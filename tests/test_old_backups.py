@@ -1,19 +1,17 @@
 """A backup serves for as long as it says, however often the tables are committed to; afterwards it says what it is."""
 
-import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import rounds
+from backups import headwater, lose
 from lakes import CALL, parts_of, small_lake
 from sample_rows import append, rows
 
 from headwater import lake as lakes
-from headwater.cli.main import main
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES, TRANSCRIPTS
 from headwater.errors import Conflict, NotFound
 from headwater.storage.io.local_path import local_path
@@ -23,28 +21,6 @@ from headwater.storage.tables.metadata import Edit
 from headwater.storage.tables.writer import TableWriter
 
 DAY_MS = 24 * HOUR_MS
-
-
-class Done(NamedTuple):
-    code: int
-    out: dict[str, Any]
-
-    @property
-    def error(self) -> str:
-        return str(self.out["error"]["message"])
-
-
-def headwater(*arguments: object) -> Done:
-    out = io.StringIO()
-    with redirect_stdout(out):
-        code = main([*map(str, arguments), "--json"])
-    return Done(code, json.loads(out.getvalue()))
-
-
-def lose(lake: Path, *names: str) -> None:
-    for name in names:
-        for file in lake.glob(f"{name}.db*"):
-            file.unlink()
 
 
 def commit_often(lake: lakes.Lake, times: int, table: str) -> None:

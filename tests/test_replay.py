@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import rounds
+from counted import *  # noqa: F403
+from counted import MODELS
 from lakes import parts_of
 from sample_rows import NOON, append, rows
 
@@ -27,43 +28,6 @@ from headwater.storage.io.local_path import local_path
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SPEECH, LOUDER, DEAF = "speech", "louder", "deaf"
-MODELS = """\
-[models]
-transcribe = "speech"
-caption = "cheap_models:CheapReader"
-
-[model.speech]
-kind = "cheap_models:CheapSpeech"
-calls = "{calls}"
-
-[model.louder]
-kind = "cheap_models:LouderSpeech"
-calls = "{calls}"
-
-[model.deaf]
-kind = "cheap_models:DeafSpeech"
-
-[model.near]
-kind = "cheap_models:CheapEmbedder"
-calls = "{calls}"
-"""
-
-
-@pytest.fixture
-def calls(tmp_path: Path) -> Path:
-    """Every call that a cheap model gets, as a line with the content's digest."""
-    file = tmp_path / "calls"
-    file.touch()
-    return file
-
-
-@pytest.fixture
-def lake(calls: Path, engine: None, tmp_path: Path) -> Iterator[Lake]:
-    directory = tmp_path / "lake"
-    directory.mkdir()
-    (directory / FILE_NAME).write_text(MODELS.format(calls=calls), encoding="utf-8")
-    with lakes.init(directory) as made:
-        yield made
 
 
 def fill(lake: Lake, tmp_path: Path, number: int) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import rounds
+from counted import *  # noqa: F403
 from lakes import parts_of
-from test_replay import MODELS, fill
+from test_replay import fill
 
 from headwater import faults
-from headwater import lake as lakes
 from headwater.domain.model_book import State
 from headwater.domain.tables import EVENTS, METADATA
 from headwater.errors import Conflict
@@ -20,20 +20,9 @@ from headwater.flow.drive.register_models import introduce
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import embed_again
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME
 from headwater.storage.ledger.model_book import change_book, read_book
 from headwater.storage.tables.read_progress import read_progress
 from headwater.upkeep.work import new_run, recorded
-
-
-@pytest.fixture
-def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
-    directory = tmp_path / "lake"
-    directory.mkdir()
-    (tmp_path / "calls").touch()
-    (directory / FILE_NAME).write_text(MODELS.format(calls=tmp_path / "calls"), encoding="utf-8")
-    with lakes.init(directory) as made:
-        yield made
 
 
 @pytest.fixture

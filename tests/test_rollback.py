@@ -1,16 +1,13 @@
 """A table rolled back by Iceberg's own procedure: it is noticed, what is gone comes again, nothing is there twice."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rounds
+from driving import streaming
 from lakes import parts_of
-from waiting import PATIENCE_SECONDS, wait_until
 
 from headwater import lake as lakes
 from headwater.cli.main import main
@@ -123,24 +120,6 @@ def say(lake: Lake, *ids: str) -> None:
 
 def ids(lake: Lake) -> list[str]:
     return sorted(lake.table("events").to_arrow()["event_id"].to_pylist())
-
-
-@contextmanager
-def streaming(lake: Lake) -> Iterator[Callable[[Callable[[], Any]], None]]:
-    """Gives a way to wait for something while the stream goes on."""
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
-    thread.start()
-
-    def wait(condition: Callable[[], Any]) -> None:
-        wait_until(lambda: not thread.is_alive() or condition())
-        assert thread.is_alive(), "the stream has ended"
-
-    try:
-        yield wait
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("more", [True, False], ids=["something new comes", "nothing new comes"])

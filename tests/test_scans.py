@@ -1,18 +1,15 @@
 """How much is read: what is tried again or made once more reads what it is about, not all that there is."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import rounds
+from counted import *  # noqa: F403
 from lakes import parts_of
 from sample_rows import rows
 from scanned import rows_scanned
-from test_replay import MODELS
 from test_rollback import roll_back, snapshot_of
 
-from headwater import lake as lakes
 from headwater.domain.quarantine import STRAGGLERS
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TRANSCRIPTS, Table
 from headwater.flow.derive.plan import only_by, plan_work
@@ -21,21 +18,10 @@ from headwater.flow.drive.register_models import introduce
 from headwater.flow.embed.stage import embed_again, replay_embed_next
 from headwater.flow.rows import Cut
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def lake(engine: None, tmp_path: Path) -> Iterator[Lake]:
-    directory = tmp_path / "lake"
-    directory.mkdir()
-    (tmp_path / "calls").touch()
-    (directory / FILE_NAME).write_text(MODELS.format(calls=tmp_path / "calls"), encoding="utf-8")
-    with lakes.init(directory) as made:
-        yield made
 
 
 def say(lake: Lake, *names: str, days: int = 0) -> None:

@@ -3,41 +3,22 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import rounds
+from counted import *  # noqa: F403
 from lakes import parts_of
-from test_replay import MODELS
 
-from headwater import lake as lakes
 from headwater.domain.event import Event
 from headwater.domain.modality import Modality
 from headwater.flow.land import text_event
 from headwater.lake import Lake
-from headwater.settings import FILE_NAME
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OWN = "audio/thief/2026-03-01"
-
-
-@pytest.fixture
-def calls(tmp_path: Path) -> Path:
-    file = tmp_path / "calls"
-    file.touch()
-    return file
-
-
-@pytest.fixture
-def lake(engine: None, calls: Path, tmp_path: Path) -> Iterator[Lake]:
-    directory = tmp_path / "lake"
-    directory.mkdir()
-    (directory / FILE_NAME).write_text(MODELS.format(calls=calls), encoding="utf-8")
-    with lakes.init(directory) as made:
-        yield made
 
 
 def put(lake: Lake, file: Path, customer: str) -> Event:

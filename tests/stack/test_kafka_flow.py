@@ -3,8 +3,7 @@
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, ResourceType
+from driving import read_log, streaming
 from lakes import parts_of
 from topics import (
     COMPACT,
@@ -42,7 +42,6 @@ from headwater.storage.spark.session import start_spark, stop_spark
 from headwater.storage.tables.catalog import create_tables
 from headwater.upkeep.format import set_format
 from headwater.upkeep.rescan import plan_rescan
-from headwater.upkeep.work import new_run, recorded
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(hours=1)
@@ -88,34 +87,6 @@ def log_of(lake: Lake) -> KafkaLog:
     log = parts_of(lake).log
     assert isinstance(log, KafkaLog)
     return log
-
-
-def read(lake: Lake) -> dict[str, int]:
-    """What a run does first: the log comes into bronze."""
-    with recorded(parts_of(lake), "run") as entry:
-        run = new_run(parts_of(lake), None, entry, None)
-        run.begin()
-        run._intake.drain()
-        run._intake.stop()
-    return entry.done
-
-
-@contextmanager
-def streaming(lake: Lake) -> Iterator[Callable[[Callable[[], Any]], None]]:
-    """Gives a way to wait for something while the stream goes on."""
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
-    thread.start()
-
-    def wait(condition: Callable[[], Any]) -> None:
-        wait_until(lambda: not thread.is_alive() or condition())
-        assert thread.is_alive(), "the stream has ended"
-
-    try:
-        yield wait
-    finally:
-        stop.set()
-        thread.join()
 
 
 def losses(lake: Lake) -> list[tuple[int, int | None, str]]:
@@ -330,12 +301,12 @@ def test_one_partition_that_was_made_anew_does_not_hide_what_another_holds(
     topic = topic_of(lake)
     make_topic(admin, topic, partitions=2)
     send(kafka_address, topic, [chat(n).to_json().encode() for n in range(9)], partition=0)
-    read(lake)
+    read_log(lake)
     delete_topic(admin, topic)
     make_topic(admin, topic, partitions=2)
     send(kafka_address, topic, [chat(n).to_json().encode() for n in range(20, 24)], partition=1)
     assert (lake.pending().bronze, lake.status()["log"]["lag"]) == (4, 4)
-    read(lake)
+    read_log(lake)
     assert len(bronze_ids(lake)) == 13
 
 
@@ -344,24 +315,24 @@ def test_a_compacted_topic_is_refused_and_what_it_dropped_unread_is_told_when_it
 ) -> None:
     topic = topic_of(lake)
     make_topic(admin, topic)
-    read(lake)
+    read_log(lake)
     send(kafka_address, topic, [chat(0).to_json().encode()])
-    read(lake)
+    read_log(lake)
     hasten_cleaning(admin)
     compact(lake, admin, kafka_address, first=1)
     with pytest.raises(InvalidRequest, match=r"cleanup\.policy=delete"):
-        read(lake)
+        read_log(lake)
     set_policy(admin, topic, "delete")
     there = {line.offset for line in log_of(lake).read(0, 0, 1_000)}
     gone = {*range(1, max(there))} - there
-    assert read(lake)["lost"] == len(gone) > 0
+    assert read_log(lake)["lost"] == len(gone) > 0
     assert {offset for first, until, _ in losses(lake) for offset in range(first, until or 0)} == gone
     assert {cause for _, _, cause in losses(lake)} == {"compacted away"}
     producer = Transactions(kafka_address, topic)
     producer.send([chat(100).to_json().encode()])
     producer.send([chat(n).to_json().encode() for n in range(200, 210)], commit=False)
     producer.send([chat(101).to_json().encode()])
-    assert "lost" not in read(lake), "marks of transactions that came later are none"
+    assert "lost" not in read_log(lake), "marks of transactions that came later are none"
     assert {"m100", "m101"} <= {*bronze_ids(lake)}
 
 
@@ -373,7 +344,7 @@ def test_a_topic_that_was_compacted_while_nobody_looked_is_told_by_its_gaps(
     compact(lake, admin, kafka_address, first=0)
     set_policy(admin, topic_of(lake), "delete")
     there = {line.offset for line in log_of(lake).read(0, 0, 1_000)}
-    assert read(lake)["lost"] == len({*range(max(there))} - there)
+    assert read_log(lake)["lost"] == len({*range(max(there))} - there)
 
 
 def test_gaps_that_transactions_leave_are_no_loss(lake: Lake, admin: AdminClient, kafka_address: str) -> None:
@@ -383,7 +354,7 @@ def test_gaps_that_transactions_leave_are_no_loss(lake: Lake, admin: AdminClient
     producer.send([chat(n).to_json().encode() for n in range(100, 130)], commit=False)
     for number in range(1, 4):
         producer.send([chat(number).to_json().encode()])
-    assert "lost" not in read(lake)
+    assert "lost" not in read_log(lake)
     assert (bronze_ids(lake), lake.status()["log"]) == (["m0", "m1", "m2", "m3"], {"lag": 0, "lost": 0})
 
 
@@ -400,7 +371,7 @@ def test_a_topic_that_is_set_to_compact_under_a_running_stream_is_told(
         wait(lambda: bronze_ids(lake) == ["m0", "m1"])
     assert "cleanup.policy=delete" in told(lake, "log.compacted")[0]["error"]
     with pytest.raises(InvalidRequest, match="compact"):
-        read(lake)
+        read_log(lake)
 
 
 def compact(lake: Lake, admin: AdminClient, servers: str, *, first: int) -> None:
