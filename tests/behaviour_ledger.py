@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from headwater.errors import Conflict, NotFound
 from headwater.storage.ledger.claims_upgrade import bring_over_claims
@@ -99,12 +100,12 @@ def test_a_silent_holder_is_succeeded_and_told_so_when_it_wakes(ledger: Ledger) 
 
 
 _HOLDER = """
-import sys, time
+import signal, sys
 from datetime import UTC, datetime
 from headwater.storage.ledger.ledger import open_ledger
 open_ledger(sys.argv[1]).acquire_lease("run", "headwater run", 3600, datetime.now(UTC))
 print("held", flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -117,8 +118,7 @@ def test_a_killed_holder_frees_its_lease_at_once(ledger: Ledger, ledger_uri: str
         with pytest.raises(Conflict, match=f"process {holder.pid} "):
             ledger.acquire_lease("run", "second", 60, now)
         holder.send_signal(signal.SIGKILL)
-        while Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-            time.sleep(0.01)
+        wait_until(lambda: Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
         # A zombie that its parent has not yet buried holds nothing.
         assert ledger.acquire_lease("run", "second", 60, now).epoch == 2
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from endpoint_models import *  # noqa: F403
-from endpoint_models import embedder
+from endpoint_models import QUICK, embedder
 from endpoint_server import EndpointServer, Trick, changed, fail, garbage, late, throttle
+from waiting import PATIENCE_SECONDS
 
 from headwater.errors import DataFault, Unavailable
 from headwater.flow.models import endpoint
@@ -58,13 +60,17 @@ def test_the_time_that_a_server_asks_for_is_waited_for(server: EndpointServer) -
 
 
 def test_the_wait_that_one_thread_is_asked_for_holds_all_of_them(server: EndpointServer) -> None:
+    asleep = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        asleep.set()
+        QUICK.sleep(seconds)
+
     server.script(throttle(2))
-    model = embedder(server)
+    model = embedder(server, replace(QUICK, sleep=sleep))
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(model.run, ["a"])
-        while not server.requests:
-            time.sleep(0.01)
-        time.sleep(0.5)
+        assert asleep.wait(PATIENCE_SECONDS)
         list(pool.map(lambda text: model.run([text]), "bcd"))
         first.result()
     assert min(later.at for later in server.requests[1:]) - server.requests[0].at >= 2
@@ -169,23 +175,24 @@ def test_what_a_service_refuses_is_the_inputs_fault(server: EndpointServer, stat
 
 
 def test_an_endpoint_that_went_away_is_left_alone_and_found_when_it_is_back(server: EndpointServer) -> None:
-    model = embedder(server, breaker_failures=4, breaker_seconds=1)
+    now = 0.0
+    model = embedder(server, replace(QUICK, clock=lambda: now), breaker_failures=4, breaker_seconds=1)
     server.always(fail(500))
     for _ in range(20):
         with pytest.raises(Unavailable, match="4 times in a row"):
             model.run(["refund"])
     assert len(server.requests) == 4
-    time.sleep(1.1)
+    now += 1.1
     with pytest.raises(Unavailable, match="5 times in a row"):
         model.run(["refund"])
     assert len(server.requests) == 5  # half open: one may try
     server.leave()
-    time.sleep(1.1)
+    now += 1.1
     with pytest.raises(Unavailable, match="6 times in a row"):
         model.run(["refund"])
     server.always()
     server.come_back()
-    time.sleep(1.1)
+    now += 1.1
     assert model.run(["refund"])[0].attempts == 1
     server.script(*[fail(500)] * 3)
     assert model.run(["closed again"])[0].attempts == 4

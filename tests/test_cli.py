@@ -299,8 +299,10 @@ def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
 
 
 def test_the_first_signal_asks_and_the_second_ends() -> None:
-    code = "import time\nfrom headwater.cli.progress import stoppable\nwith stoppable() as stop:\n    print('ready')\n"
-    patient, deaf = code + "    stop.wait()\nprint('done')", code + "    time.sleep(60)"
+    code = (
+        "import signal\nfrom headwater.cli.progress import stoppable\nwith stoppable() as stop:\n    print('ready')\n"
+    )
+    patient, deaf = code + "    stop.wait()\nprint('done')", code + "    while True: signal.pause()"
     for script, signals, ends in ((patient, [signal.SIGTERM], 0), (deaf, [signal.SIGINT, signal.SIGINT], 130)):
         process = subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"

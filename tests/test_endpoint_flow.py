@@ -1,7 +1,6 @@
 """A model behind an endpoint that misbehaves, through the whole flow: what is a row, what waits, what is set aside, and
 how often the server was asked."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import rounds
 from endpoint_server import EndpointServer, changed, fail, garbage, late, throttle
+from waiting import let_pass
 
 from headwater import lake as lakes
 from headwater.clock import Clock, utc_now
@@ -85,7 +85,7 @@ def put_calls(lake: Lake, tmp_path: Path, number: int) -> None:
 def come_back(server: EndpointServer) -> None:
     """The next run is quicker than workers that were left alone by a breaker take the endpoint up again."""
     server.come_back()
-    time.sleep(BREAKER_SECONDS + 0.1)
+    let_pass(BREAKER_SECONDS + 0.1, "the breakers of the workers go by their own clock")
 
 
 def test_errors_throttling_and_a_late_answer_make_one_row_each_and_work_is_done_once(

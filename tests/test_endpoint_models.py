@@ -6,13 +6,14 @@ import tempfile
 import time
 import tracemalloc
 import wave
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from endpoint_models import *  # noqa: F403
-from endpoint_models import embedder, made
+from endpoint_models import QUICK, embedder, made
 from endpoint_server import EndpointServer, Trick, changed, fail, garbage, late
 
 from headwater.errors import DataFault, InvalidRequest, Unavailable
@@ -79,11 +80,12 @@ def test_an_hour_of_sound_goes_in_pieces_that_fit_together(server: EndpointServe
 
 def test_pieces_that_were_heard_are_not_paid_again_when_a_later_one_fails(server: EndpointServer) -> None:
     sound = np.random.default_rng(1).integers(-9000, 9000, 90 * SAMPLE_RATE).astype(np.int16)
-    model = made("openai-transcription", server, piece_seconds=40, breaker_failures=2, breaker_seconds=0.1)
+    now, limits = 0.0, {"piece_seconds": 40, "breaker_failures": 2, "breaker_seconds": 1}
+    model = made("openai-transcription", server, replace(QUICK, clock=lambda: now), **limits)
     server.script(Trick(), Trick(), fail(500), fail(500))
     with pytest.raises(Unavailable):
         model.run([Sound(iter([sound]))])
-    time.sleep(0.2)
+    now += 1.1
     (said,) = model.run([Sound(iter([sound]))])
     assert said.segments[-1].locator.end_ms == 90_000 and sum(server.work.values()) == 3
     assert len(server.requests) == 5

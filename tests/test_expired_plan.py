@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import zombies
 from lakes import parts_of
 from sample_rows import rows
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES
@@ -88,11 +88,7 @@ def ask_and_freeze(lake: Lake, query: str) -> "tuple[subprocess.Popen[str], int]
     line = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "--json", "sql", query]
     environment = {**os.environ, "HEADWATER_FAULT": "sql.planned:1:stop"}
     process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + zombies.PATIENCE_SECONDS
-    while not (frozen := [child for child in children(process.pid) if is_frozen(child)]):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.05)
+    frozen = wait_until(lambda: [child for child in children(process.pid) if is_frozen(child)], process)
     return process, frozen[0]
 
 

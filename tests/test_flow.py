@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 import rounds
 from lakes import parts_of
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.components import Components
@@ -163,27 +163,6 @@ def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path
     assert lake.search("invoice is wrong").to_dict() == before
 
 
-def test_a_second_run_is_refused_by_a_sentence_that_names_the_first(lake: Lake) -> None:
-    code = (
-        "import sys, time, threading\n"
-        "from pathlib import Path\n"
-        "from headwater import settings\n"
-        "from headwater.components import Components\n"
-        "from headwater.upkeep.work import alone\n"
-        "with alone(Components(settings.load(Path(sys.argv[1]))), 'run', threading.Event()):\n"
-        "    print('held', flush=True); time.sleep(60)"
-    )
-    first = subprocess.Popen([sys.executable, "-c", code, lake.settings.lake], stdout=subprocess.PIPE, text=True)
-    try:
-        assert first.stdout is not None and first.stdout.readline() == "held\n"
-        with pytest.raises(Conflict, match=str(first.pid)):
-            lake.run()
-    finally:
-        first.kill()
-        first.wait()
-    lake.run()
-
-
 def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: Lake, tmp_path: Path) -> None:
     for number in range(6):
         rounds.put_round(lake, rounds.make_media(tmp_path, number), 1)
@@ -252,7 +231,7 @@ def stream_until_all_is_done(lake: Lake) -> None:
     thread = threading.Thread(target=lambda: lake.run(once=False, stop=stop))
     thread.start()
     try:
-        _wait_for(lambda: not lake.pending())
+        wait_until(lambda: not lake.pending())
     finally:
         stop.set()
         thread.join(30)
@@ -264,9 +243,9 @@ def test_streaming_takes_events_as_they_come_and_stops_when_asked(lake: Lake) ->
     thread.start()
     try:
         lake.put_text("where is my parcel", customer="acme", id="s1", at=AT)
-        _wait_for(lambda: lake.table("embeddings").to_arrow().num_rows == 1)
+        wait_until(lambda: lake.table("embeddings").to_arrow().num_rows == 1)
         lake.put_text("it never came", customer="acme", id="s2", at=AT)
-        _wait_for(lambda: parts_of(lake).index.position() == 2)
+        wait_until(lambda: parts_of(lake).index.position() == 2)
     finally:
         stop.set()
         thread.join(30)
@@ -274,19 +253,12 @@ def test_streaming_takes_events_as_they_come_and_stops_when_asked(lake: Lake) ->
     assert len(lake.search("parcel").hits) >= 1
 
 
-def _wait_for(condition: object, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.3)
-
-
 def test_sigterm_ends_a_stream_cleanly_and_leaves_the_lake_free(lake: Lake) -> None:
     command = [sys.executable, "-m", "headwater", "--lake", str(lake.settings.lake), "run"]
     lake.put_text("please call me back", customer="acme", id="t1", at=AT)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        _wait_for(lambda: parts_of(lake).index.position() == 1)
+        wait_until(lambda: parts_of(lake).index.position() == 1)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     finally:

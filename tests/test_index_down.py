@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import rounds
 from lakes import parts_of
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.components import Components
@@ -47,14 +47,6 @@ def stream(lake: Lake) -> Iterator["subprocess.Popen[str]"]:
         process.wait()
 
 
-def wait_for(process: "subprocess.Popen[str]", what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert process.poll() is None, f"the run ended: {process.communicate()[1]}"
-        assert time.monotonic() < deadline, f"{what}: not in time"
-        time.sleep(0.2)
-
-
 def is_derived(lake: Lake) -> bool:
     pending = lake.pending()
     return not (pending.bronze or pending.derive or pending.embed)
@@ -75,11 +67,11 @@ def test_tables_go_on_while_the_index_is_down_or_wiped_and_it_is_equal_to_them_a
 ) -> None:
     index, away = lake.settings.lake / "index", tmp_path / "away"
     with stream(lake) as process:
-        wait_for(process, "a first round", lambda: is_found(lake))
+        wait_until(lambda: is_found(lake), process)
         index.rename(away)
         index.write_text("here was an index")  # so that nothing can be made in its place
         rounds.put_round(lake, rounds.make_media(tmp_path, 1), 1)
-        wait_for(process, "tables while the index is down", lambda: is_derived(lake))
+        wait_until(lambda: is_derived(lake), process)
         assert lake.table("messages").to_arrow().num_rows == 6
         embedded = lake.table("embeddings").to_arrow().num_rows
         assert lake.status()["index"]["stale_by"] == embedded
@@ -88,11 +80,11 @@ def test_tables_go_on_while_the_index_is_down_or_wiped_and_it_is_equal_to_them_a
         index.unlink()
         away.rename(index)
         assert lake.search("round 1").stale_by > 0, "it says that it lacks some"
-        wait_for(process, "the index after it was down", lambda: is_found(lake))
+        wait_until(lambda: is_found(lake), process)
         assert_index_is_the_table(lake)
         shutil.rmtree(index)
         rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
-        wait_for(process, "the index after it was wiped", lambda: is_found(lake))
+        wait_until(lambda: is_found(lake), process)
     assert_index_is_the_table(lake)
     assert lake.search("round 2").stale_by == 0
 

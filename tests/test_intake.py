@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import rounds
 from lakes import parts_of
 from pyspark.sql import SparkSession
-from waiting import wait_until
+from waiting import let_pass, wait_until
 
 from headwater import lake as lakes
 from headwater import telemetry
@@ -145,7 +144,7 @@ def test_few_events_wait_for_others_and_many_wait_for_nobody(spark: SparkSession
     intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
     wait_until(lambda: brought == [2])
     log.publish_raw(["three"])
-    time.sleep(1)  # ten looks
+    let_pass(1, "ten looks, of which none may bring it")
     assert brought == [2], "the first are taken at once, and what follows soon after may wait"
     log.publish_raw(["more"] * (MANY_EVENTS - 1))
     wait_until(lambda: sum(brought) == 2 + MANY_EVENTS)
@@ -157,7 +156,7 @@ def test_the_first_event_after_a_pause_waits_for_nobody(spark: SparkSession, log
     brought: list[int] = []
     intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
     wait_until(lambda: brought == [2])
-    time.sleep(0.5)  # it has noted when that was
+    wait_until(lambda: intake._brought_at > 0)  # it has noted when that was
     intake._brought_at -= 3_600
     log.publish_raw(["three"])
     wait_until(lambda: brought == [2, 1])
@@ -176,7 +175,7 @@ def test_a_stream_commits_a_trickle_seldom_and_in_larger_batches(lake: Lake) -> 
         try:
             for number in range(40):
                 say(opened, f"m{number}")
-                time.sleep(0.2)
+                let_pass(0.2, "a trickle")
             wait_until(lambda: not stream.is_alive() or len(opened.table("events").to_arrow()) == 40)
             wait_until(lambda: not stream.is_alive() or not opened.pending())
         finally:

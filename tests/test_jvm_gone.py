@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import rounds
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.errors import Unavailable
@@ -33,11 +33,7 @@ def jvm_of(process: "subprocess.Popen[str]") -> int | None:
 
 
 def wait_for(sign: Path, process: "subprocess.Popen[str]", words: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not sign.exists() or words not in sign.read_text():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.1)
+    wait_until(lambda: sign.exists() and words in sign.read_text(), process, seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture

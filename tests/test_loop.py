@@ -1,9 +1,9 @@
 """Work on a thread of its own: woken, finished, stopped, and heard when it fails."""
 
 import threading
-import time
 
 import pytest
+from waiting import let_pass, wait_until
 
 from headwater.flow.drive.loop import Loop
 
@@ -26,10 +26,7 @@ class Pile:
 
 
 def until(pile: Pile, done: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while pile.done < done:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: pile.done >= done, every=0.005)
 
 
 def test_work_is_done_until_there_is_none_and_again_when_woken() -> None:
@@ -38,8 +35,8 @@ def test_work_is_done_until_there_is_none_and_again_when_woken() -> None:
     loop.start()
     until(pile, 3)
     pile.left = 2
-    time.sleep(0.05)
-    assert pile.done == 3, "nobody woke it"
+    let_pass(0.05, "nobody wakes it, so nothing may happen")
+    assert pile.done == 3
     loop.wake()
     until(pile, 5)
     loop.stop()
@@ -70,7 +67,6 @@ def test_stopping_leaves_the_rest_and_before_the_start_does_no_harm() -> None:
 
     def endless() -> bool:
         begun.set()
-        time.sleep(0.001)
         return True
 
     loop = Loop("endless", endless)

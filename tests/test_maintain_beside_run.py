@@ -4,12 +4,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import rounds
 from lakes import parts_of
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.lake import Lake
@@ -32,11 +32,10 @@ def start(lake: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def wait_until_followed(lake: Lake, running: "subprocess.Popen[str]", events: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while lake.table("events").to_arrow().num_rows < events or lake.pending():
-        assert running.poll() is None, running.communicate()[0]
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.5)
+    def followed() -> bool:
+        return lake.table("events").to_arrow().num_rows >= events and not lake.pending()
+
+    wait_until(followed, running, seconds=PATIENCE_SECONDS, every=0.5)
 
 
 @pytest.mark.soak
@@ -55,7 +54,7 @@ def test_maintenance_beside_a_stream_ends_neither_and_the_index_equals_the_embed
         feeder = threading.Thread(target=feed)
         feeder.start()
         try:
-            wait_until_followed_once(lake, running)
+            wait_until(lambda: parts_of(lake).index.position() > 0, running, seconds=PATIENCE_SECONDS)
             for _ in range(3):
                 maintained = start(lake.settings.lake, "maintain", "--json")
                 said, _ = maintained.communicate(timeout=PATIENCE_SECONDS)
@@ -71,11 +70,3 @@ def test_maintenance_beside_a_stream_ends_neither_and_the_index_equals_the_embed
         assert len(chunks) == len(set(chunks)) == put
         index = parts_of(lake).index
         assert index.count() == put and index.present(chunks) == set(chunks)
-
-
-def wait_until_followed_once(lake: Lake, running: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while parts_of(lake).index.position() == 0:
-        assert running.poll() is None, running.communicate()[0]
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.2)

@@ -4,7 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from behaviour_memo import *  # noqa: F403
 from behaviour_memo import NOW, checksums, packing, put_as_before, shelf, stored
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_until
 
 from headwater.errors import DataFault
 from headwater.settings import Settings, resolve
@@ -116,10 +116,7 @@ def test_nobody_lists_while_a_packing_deletes(settings: Settings, tmp_path: Path
         fcntl.flock(held, fcntl.LOCK_SH)
         with packing(settings) as waiting:
             try:
-                for _ in range(2_000):  # until the packed file is there
-                    if len(stored(open_memo(settings))) == 3:
-                        break
-                    time.sleep(0.01)
+                wait_until(lambda: len(stored(open_memo(settings))) == 3)  # the packed file is there
                 assert shelf(settings).find(keys).keys() == set(keys)
                 assert waiting.poll() is None and len(stored(open_memo(settings))) == 3
             finally:

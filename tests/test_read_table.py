@@ -2,7 +2,6 @@
 when a DataFrame is made and when it is carried out."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from lakes import parts_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sample_rows import rows
-from waiting import wait_until
+from waiting import let_pass, wait_until
 
 from headwater import lake as lakes
 from headwater.domain.ref import Ref
@@ -187,7 +186,7 @@ def wait_in(marker: Path, rows: DataFrame) -> DataFrame:
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         marker.touch()
-        time.sleep(60)
+        let_pass(60, "longer than it takes to cancel it")
         yield from batches
 
     return rows.mapInArrow(work, rows.schema)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from calling import answer
 from lakes import CALL, parts_of, small_lake
 from sample_rows import append, rows
+from zombies import wait_until_frozen
 
 from headwater import lake as lakes
 from headwater.domain.model_book import KnownModel, ModelBook, State
@@ -48,11 +48,7 @@ def retiring(lake: Path, point: str) -> "Iterator[subprocess.Popen[str]]":
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(line, env=environment, text=True, **pipes) as process:  # type: ignore[call-overload]
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-                assert process.poll() is None, process.communicate()[1]
-                assert time.monotonic() < deadline, "it did not get there"
-                time.sleep(0.05)
+            wait_until_frozen(process)
             yield process
         finally:
             process.kill()

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from waiting import wait_until
 
 from headwater.errors import Conflict, InvalidRequest, Unavailable
 from headwater.settings import Settings, resolve
@@ -29,13 +30,13 @@ PATIENCE_SECONDS = 120
 
 # Does what is noisiest in Spark: a window without partition, a query that fails, an interrupt while one runs.
 SCRIPT = """
-import sys, threading, time
+import sys, threading
 from pathlib import Path
+from waiting import wait_until
 from headwater.settings import resolve
 from headwater.storage.spark.session import start_spark, stop_spark
 def tell():
-    while not spark.sparkContext.statusTracker().getActiveJobsIds():
-        time.sleep(0.05)
+    wait_until(spark.sparkContext.statusTracker().getActiveJobsIds)
     (lake / "ready").touch()
 lake = Path(sys.argv[1])
 spark = start_spark(resolve(lake, {}, {}, {}))
@@ -70,7 +71,7 @@ def started(lake: Path, temporary: Path) -> "subprocess.Popen[str]":
         text=True,
         start_new_session=True,
     )
-    until(lambda: (lake / "ready").exists() or process.poll() is not None)
+    wait_until(lambda: (lake / "ready").exists() or process.poll() is not None)
     return process
 
 
@@ -81,13 +82,6 @@ def aged_scratch(temporary: Path) -> Path:
     old = time.time() - 3_600
     os.utime(scratch, (old, old))
     return scratch
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def gone(process: psutil.Process) -> bool:
@@ -122,10 +116,10 @@ def test_the_jvm_and_its_workers_die_with_python_even_by_sigkill(tmp_path: Path)
     jvm = next(child for child in family if child.name() == "java")
     process.kill()
     killed = time.monotonic()
-    until(lambda: gone(jvm))
+    wait_until(lambda: gone(jvm))
     assert time.monotonic() - killed < 1, "a JVM that lingers could still commit"
     process.communicate()
-    until(lambda: all(gone(child) for child in family))
+    wait_until(lambda: all(gone(child) for child in family))
     left = aged_scratch(tmp_path / "tmp")
     next_one = "from headwater.storage.io.scratch import scratch_directory; print(scratch_directory())"
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
@@ -180,16 +174,14 @@ def test_an_interrupt_ends_one_call_and_no_other_connection(spark: SparkSession,
 
     def slow(n: int) -> int:
         (ran / f"{time.time_ns()}").touch()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not interrupted.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(interrupted.exists)
         return n
 
     def job() -> None:
         answers.extend(context.parallelize([1], 1).map(slow).collect())
 
     def interrupt() -> None:
-        until(lambda: any(ran.iterdir()))
+        wait_until(lambda: any(ran.iterdir()))
         os.kill(os.getpid(), signal.SIGINT)
 
     threads = [threading.Thread(target=target) for target in (idle, job, interrupt)]
@@ -344,7 +336,7 @@ def test_what_a_stream_prints_for_months_takes_two_files_of_bounded_length(tmp_p
     with output.open("ab") as sink:
         printing = subprocess.Popen(["yes", "a model that says much"], stdout=sink)
     spark_process.bound_output(output, lambda: printing.poll() is None, bytes_most=most, seconds=0.01)
-    until((tmp_path / "spark.out.1").exists)
+    wait_until((tmp_path / "spark.out.1").exists)
     longest = 0
 
     def begins_anew() -> bool:
@@ -355,7 +347,7 @@ def test_what_a_stream_prints_for_months_takes_two_files_of_bounded_length(tmp_p
 
     for _ in range(2):
         longest = 0
-        until(begins_anew)
+        wait_until(begins_anew)
     printing.kill()
     printing.wait()
     assert b"\0" not in output.read_bytes()[:4096]

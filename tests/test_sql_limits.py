@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import psutil
 import pytest
 from calling import answer
 from lakes import small_lake
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.errors import InvalidRequest
@@ -39,14 +40,6 @@ def lake(directory: Path) -> Iterator[Lake]:
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Any:
     return partial(answer, capsys)
-
-
-def wait_for(sign: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := sign()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def children(process: psutil.Process) -> list[psutil.Process]:
@@ -116,8 +109,8 @@ def test_a_crash_of_the_engine_costs_one_sentence(lake: Lake) -> None:
     lake.sql("select 1")
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(lake.sql, FOREVER)
-        (child,) = wait_for(lambda: children(psutil.Process()))
-        wait_for(lambda: child.num_threads() > 2 or asked.done())
+        (child,) = wait_until(lambda: children(psutil.Process()))
+        wait_until(lambda: child.num_threads() > 2 or asked.done())
         child.send_signal(signal.SIGSEGV)
         with pytest.raises(InvalidRequest, match="SIGSEGV"):
             asked.result(60)
@@ -134,11 +127,11 @@ def test_several_may_ask_at_once(lake: Lake) -> None:
 def test_a_query_ends_with_who_asked_it(directory: Path, sent: signal.Signals) -> None:
     line = [sys.executable, "-m", "headwater", "--lake", str(directory), "sql", FOREVER]
     asking = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    (child,) = wait_for(lambda: children(psutil.Process(asking.pid)))
-    wait_for(lambda: child.num_threads() > 2)
+    (child,) = wait_until(lambda: children(psutil.Process(asking.pid)))
+    wait_until(lambda: child.num_threads() > 2)
     os.killpg(asking.pid, sent)
     asking.communicate(timeout=60)
-    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_closed_lake_leaves_no_process(directory: Path) -> None:

@@ -5,11 +5,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import hostile
 import media
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.demo.drawing import wav_bytes
@@ -48,13 +48,6 @@ def put_sound(lake: Lake, tmp_path: Path, name: str, loudness: int) -> None:
     list(lake.put(file, customer="acme"))
 
 
-def await_that(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def transcripts(lake: Lake) -> set[str]:
     return {row["object_id"].rpartition("/")[2] for row in lake.sql("select object_id from transcripts")["rows"]}
 
@@ -71,11 +64,11 @@ def test_a_slow_object_is_set_aside_and_the_others_are_committed_while_it_is_at_
         running.start()
         try:
             with lakes.open(lake.settings.lake) as reader:
-                await_that(lambda: len(transcripts(reader)) == 4)
-                await_that(lambda: "loud at work" in (tmp_path / "calls").read_text())
+                wait_until(lambda: len(transcripts(reader)) == 4)
+                wait_until(lambda: "loud at work" in (tmp_path / "calls").read_text())
                 assert [row["reason"] for row in reader.quarantine()["rows"]] == ["SLOW"]
                 assert reader.pending().retry_due
-                await_that(lambda: bool(reader.search("anybody there").hits))
+                wait_until(lambda: bool(reader.search("anybody there").hits))
         finally:
             (tmp_path / "sign").touch()
             running.join(PATIENCE_SECONDS)
@@ -92,7 +85,7 @@ def test_an_object_that_was_set_aside_is_done_by_the_next_run_when_one_is_killed
     drive = "import sys, headwater; headwater.open(sys.argv[1]).run()"
     process = subprocess.Popen([sys.executable, "-c", drive, str(lake.settings.lake)])
     try:
-        await_that(lambda: (tmp_path / "calls").read_text().count("loud at work") == 2)  # in its batch, then beside it
+        wait_until(lambda: (tmp_path / "calls").read_text().count("loud at work") == 2)  # in its batch, then beside it
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import rounds
+from waiting import wait_until
 
 from headwater import lake as lakes
 
@@ -41,13 +41,12 @@ def streaming(lake: Path, calls: Path) -> Iterator[str]:
 
 def await_metrics(address: str, *wanted: str) -> None:
     """Until each line is there."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    missing = set(wanted)
-    while missing and time.monotonic() < deadline:
-        time.sleep(1)
+
+    def are_there() -> bool:
         with urllib.request.urlopen(address, timeout=30) as answer:
-            missing = set(wanted) - set(answer.read().decode().splitlines())
-    assert not missing
+            return {*wanted} <= {*answer.read().decode().splitlines()}
+
+    wait_until(are_there, seconds=PATIENCE_SECONDS, every=1)
 
 
 def test_a_stream_stopped_for_an_upgrade_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import lake_settings
+from waiting import wait_until
 
 from headwater.cli.main import main
 from headwater.domain.model_book import KnownModel, State
@@ -191,10 +191,10 @@ _SUBMIT = """#!/bin/bash
 wait $!
 """
 _DRIVER = """
-import os, signal, sys, time
+import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print(os.getpid(), os.getppid(), flush=True)
-time.sleep(60)
+signal.pause()
 """
 _WRAPPER = """
 import os, sys
@@ -237,7 +237,5 @@ def test_a_driver_does_not_outlive_its_spark_submit(submitted: tuple[subprocess.
     waiting, driver, submit = submitted
     os.kill(submit, signal.SIGKILL)
     assert waiting.wait(20) == 128 + signal.SIGKILL
-    deadline = time.monotonic() + 20
-    while lives(driver) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not lives(driver))
     assert not lives(driver)

@@ -9,9 +9,9 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from headwater.lake import Lake
+from waiting import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 180
+from headwater.lake import Lake
 
 
 def freeze(lake: Lake, point: str, *command: str) -> "subprocess.Popen[str]":
@@ -47,11 +47,7 @@ def start(lake: Lake, point: str, *command: str) -> "subprocess.Popen[str]":
 
 
 def wait_until_frozen(process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        assert process.poll() is None, f"it ended before it froze: {process.communicate()[1]}"
-        assert time.monotonic() < deadline, "it did not get there"
-        time.sleep(0.05)
+    wait_until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", process)
 
 
 def wake(process: "subprocess.Popen[str]") -> str:

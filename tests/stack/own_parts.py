@@ -4,7 +4,6 @@ import http.client
 import os
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import boto3
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from waiting import wait_until
 
 from headwater.settings import Chosen, Settings
 from headwater.stack import process
@@ -48,11 +48,8 @@ def running(part: Part) -> Iterator[Part]:
     log = part.site.directory / f"{part.name}.log"
     known = process.start(part.command(), part.directory, log)
     try:
-        deadline = time.monotonic() + part.ready_seconds
-        while not part.is_ready():
-            assert process.is_running(known), process.tail(log, 0)
-            assert time.monotonic() < deadline, process.tail(log, 0)
-            time.sleep(0.1)
+        wait_until(lambda: part.is_ready() or not process.is_running(known), seconds=part.ready_seconds)
+        assert process.is_running(known), process.tail(log, 0)
         yield part
     finally:
         process.stop(known, part.stop_signal, part.stop_seconds)

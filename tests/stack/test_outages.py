@@ -5,15 +5,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rounds
+from waiting import let_pass, wait_until
 
 from headwater import lake as lakes
 from headwater.components import Components
@@ -48,12 +49,10 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         for first in range(0, self._count, AT_ONCE):
-            while first >= self.allowed:
-                time.sleep(0.2)
+            wait_until(lambda least=first: least < self.allowed, seconds=600)
             numbers = range(first, min(first + AT_ONCE, self._count))
             events = [text_event(f"line {n}: my parcel is late", f"customer-{n % 7}", f"e{n}", AT) for n in numbers]
-            while not self._published(events):
-                time.sleep(1)
+            wait_until(lambda some=events: self._published(some), seconds=600, every=1)
             self.acknowledged |= {event.event_id for event in events}
 
     def _published(self, events: list[object]) -> bool:
@@ -92,16 +91,13 @@ def supervised_run(lake: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         errors.close()
 
 
-def wait_until(what: str, condition: object, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():  # type: ignore[operator]
-                return
-        except HeadwaterError:
-            pass
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
-        time.sleep(1)
+def wait_through_outages(condition: Callable[[], Any], seconds: float) -> None:
+    def is_met() -> Any:
+        with suppress(HeadwaterError):
+            return condition()
+        return None
+
+    wait_until(is_met, seconds=seconds, every=1)
 
 
 def bronze_rows(lake: Path) -> int:
@@ -153,11 +149,11 @@ def survive(
         for number, parts in enumerate(kills, 1):
             before = bronze_rows(lake)
             sender.allowed = EVENTS * number // len(kills)
-            wait_until(f"progress before {parts} die", lambda least=before: bronze_rows(lake) > least, 180)
+            wait_through_outages(lambda least=before: bronze_rows(lake) > least, 180)
             kill_for_a_while(stack, runs, parts)
         sender.join(300)
         assert len(sender.acknowledged) == EVENTS
-        wait_until("all events carried to the index", lambda: not lakes.open(lake).pending(), 400)
+        wait_through_outages(lambda: not lakes.open(lake).pending(), 400)
     with lakes.open(lake) as opened:
         assert_read_once(opened, sender.acknowledged, len(stored))
 
@@ -168,5 +164,5 @@ def kill_for_a_while(stack: Stack, runs: list[subprocess.Popen[bytes]], parts: S
             runs[-1].kill()
         else:
             stack.kill(part)
-    time.sleep(DOWN_SECONDS)
+    let_pass(DOWN_SECONDS, "it is down for that long")
     stack.up([part for part in parts if part != "driver"] or ["kafka"])

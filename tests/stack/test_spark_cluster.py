@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import rounds
 from lakes import parts_of
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.settings import FILE_NAME
@@ -114,9 +114,7 @@ def test_a_worker_that_is_killed_mid_run_costs_nothing(
     calls = tmp_path / "calls"
 
     def kill_one_when_models_are_at_work() -> None:
-        deadline = time.monotonic() + 300
-        while not calls.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(calls.exists, seconds=300)
         stack.kill("spark-worker-1")
 
     killer = threading.Thread(target=kill_one_when_models_are_at_work)
@@ -139,9 +137,7 @@ def test_a_submitted_run_that_is_told_to_stop_stops_and_gives_its_lease_back(clu
     with (tmp_path / "said").open("w") as said, lakes.open(lake) as opened:
         parts = parts_of(opened)
         with subprocess.Popen(line, stdout=said, stderr=said) as waiting:
-            deadline = time.monotonic() + 300
-            while not (tmp_path / "calls").exists() and waiting.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.1)
+            wait_until((tmp_path / "calls").exists, waiting, seconds=300)
             held = parts.ledger.holder("run", parts.clock())
             waiting.terminate()
             assert waiting.wait(120) == 0, (tmp_path / "said").read_text()[-3000:]
@@ -158,10 +154,8 @@ def test_executors_come_when_there_is_work_and_go_when_there_is_none(
         settings.write(ON_DEMAND.format(events=tmp_path / "events"))
     line = [sys.executable, "-m", "headwater", "run", "--lake", str(lake), "--master", cluster_url]
     with (tmp_path / "said").open("w") as said, subprocess.Popen(line, stderr=said) as running:
-        deadline = time.monotonic() + 300
-        while "SparkListenerExecutorRemoved" not in (happened := told_in(tmp_path / "events")):
-            assert running.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()[-3000:]
-            time.sleep(0.2)
+        wait_until(lambda: "SparkListenerExecutorRemoved" in told_in(tmp_path / "events"), running, seconds=300)
+        happened = told_in(tmp_path / "events")
         running.terminate()
         assert running.wait(120) == 0, (tmp_path / "said").read_text()[-3000:]
     # The first job finds nobody there.

@@ -238,7 +238,8 @@ def test_a_port_that_somebody_else_took_is_not_fought_for(open_directory: Path) 
     stack.up(["s3"])
     stack.down()
     port = read_state(open_directory).ports["s3"]
-    code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); print(1, flush=True); time.sleep(60)"
+    listen = f"listening = socket.create_server(('127.0.0.1', {port}))"
+    code = f"import signal, socket; {listen}; print(1, flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         with pytest.raises(Conflict, match=str(port)):
