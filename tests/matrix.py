@@ -20,6 +20,7 @@ from PIL import Image
 from headwater import lake as lakes
 from headwater.components import Components
 from headwater.domain.model_book import KnownModel, State
+from headwater.domain.tables import TABLES
 from headwater.flow.models.port import ModelCard
 from headwater.lake import Lake
 from headwater.settings import load
@@ -29,6 +30,7 @@ from headwater.storage.ledger.plans import unfinished_plans
 from headwater.upkeep.backup.file import check_backup
 from headwater.upkeep.exclusion import HOLD_NOTHING
 from headwater.upkeep.journal import DONE
+from headwater.upkeep.maintenance.compaction import FILES_MIN
 
 _LEASE = re.compile(r"INSERT INTO \"(leases\"|lake\" VALUES\('unfenced)")
 ORPHAN = "documents/acme/2026-03-02/lost.pdf"
@@ -63,6 +65,26 @@ def make_lake(directory: Path) -> Path:
     with lakes.open(lake) as opened:
         _know(opened, LouderSpeech.card, FormerSpeech.card)
         _prepare(opened)
+    return lake
+
+
+def make_full_lake(directory: Path) -> Path:
+    """By runs and replays, in so many files that maintenance has some to compact; the second round is pending."""
+    lake = directory / "lake"
+    rounds.use_cheap_models(lake)
+    with lakes.init(lake) as opened:
+        first, second = (rounds.make_media(directory, number) for number in range(2))
+        rounds.put_round(opened, first, 0)
+        (first / "cut.wav").write_bytes((first / "call-0-0.wav").read_bytes()[:5_000])
+        list(opened.put(first / "cut.wav", customer="acme"))
+        opened.run()
+        for number in range(FILES_MIN):
+            opened.put_text("the refund is late", customer="acme", id=f"late-{number}")
+            opened.run()
+        for model in (LouderSpeech, FormerSpeech):
+            opened.models.replay("transcribe", f"cheap_models:{model.__name__}")
+        _prepare(opened)
+        rounds.put_round(opened, second, 1)
     return lake
 
 
@@ -147,3 +169,23 @@ def check_journal(lake: Lake, kinds: Collection[str]) -> None:
     assert {run.outcome for run in runs} == {DONE}, runs
     assert unfinished_plans(ledger) == []
     assert {run.kind for run in runs} >= {*kinds} - {*HOLD_NOTHING, "activate", "dismiss"}
+
+
+def count_compactions(lake: Lake) -> int:
+    runs = open_ledger(lake.settings.text("ledger.uri")).runs(100)
+    return sum(run.detail["done"].get("compact-files", 0) for run in runs if run.kind == "maintain")
+
+
+def check_rows(lake: Lake) -> None:
+    """Nothing is there twice, no model that is kept lacks an object, and the index has what the embeddings have."""
+    for table in TABLES:
+        rows = lake.table(table.name, all_models=True).to_arrow().select([*table.key, "seq"]).to_pylist()
+        keys = [tuple(row[name] for name in table.key) for row in rows]
+        assert len(keys) == len({*keys}), table.name
+    calls = {row["object_id"] for row in lake.table("transcripts").to_arrow().to_pylist()}
+    assert len(calls) == 2 * 4
+    transcripts = lake.table("transcripts", all_models=True).to_arrow().to_pylist()
+    for known in lake.models.book().of("transcribe"):
+        assert {row["object_id"] for row in transcripts if row["fingerprint"] == known.fingerprint} == calls, known
+    index, chunks = Components(lake.settings).index, lake.table("embeddings", all_models=True).to_arrow()["chunk_id"]
+    assert index.count() == len(chunks) and index.present(chunks.to_pylist()) == {*chunks.to_pylist()}

@@ -1,5 +1,6 @@
 """Who may be at work beside whom, pair by pair, in real processes: refused by a sentence, or both end well."""
 
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import forked
@@ -12,11 +13,13 @@ from headwater import lake as lakes
 from headwater.clock import to_text, utc_now
 from headwater.errors import Conflict
 from headwater.storage.ledger.ledger import open_ledger
-from headwater.upkeep.exclusion import HOLD_NOTHING, LEASES, alone, may_be_beside
+from headwater.upkeep.exclusion import HOLD_NOTHING, KINDS, LEASES, alone, may_be_beside
 
 # What needs no Spark is tried beside everybody at once.
 QUICK = ("rescan", "backup", "activate", "dismiss", *HOLD_NOTHING)
 ASLEEP_WITHOUT_SPARK = ("maintain", "rescan", "backup", "activate", "dismiss", "restore", "upgrade", "migrate", "put")
+# Asleep between a file that is written and its commit; who rewrites that table meanwhile is met by both.
+ASLEEP_IN_A_COMMIT = ("run", "replay", "retry", "retire")
 
 
 def beside(kind: str, others: tuple[str, ...]) -> list[str]:
@@ -85,6 +88,31 @@ def test_a_lake_of_an_older_format_lets_in_neither_who_puts_nor_who_reads_until_
         assert forks.call("--lake", lake, *matrix.command(other, lake)).code == 0
     with lakes.open(lake) as opened:
         matrix.check_journal(opened, ["upgrade"])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind != "run" else []) for kind in ASLEEP_IN_A_COMMIT]
+)
+def test_who_may_be_beside_who_is_about_to_commit_ends_well_and_so_does_it(
+    kind: str, tmp_path: Path, engine: None, forks: forked.Forks
+) -> None:
+    lake = matrix.make_full_lake(tmp_path)
+    others = beside(kind, ("maintain", *QUICK))
+    work_while_it_sleeps(lake, kind, "commit.written", others, forks)
+    with lakes.open(lake) as opened:
+        opened.run()
+        assert [each for each in (kind, *others) if not matrix.has_done(each, opened)] == []
+        matrix.check_journal(opened, (kind, *others))
+        matrix.check_rows(opened)
+        assert matrix.count_compactions(opened) > 0
+
+
+def test_every_pair_that_may_be_is_tried() -> None:
+    tried = {frozenset((kind, other)) for kind in ASLEEP_WITHOUT_SPARK for other in beside(kind, QUICK)}
+    tried |= {frozenset((kind, other)) for kind in ASLEEP_IN_A_COMMIT for other in beside(kind, ("maintain", *QUICK))}
+    pairs = {frozenset(pair) for pair in combinations_with_replacement(KINDS, 2) if may_be_beside(*pair)}
+    assert pairs - tried == {frozenset(["reading"])}, "who only reads never sleeps here; two of them write nothing"
 
 
 def test_who_was_refused_half_way_keeps_no_lease(tmp_path: Path) -> None:
