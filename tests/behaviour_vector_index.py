@@ -166,6 +166,16 @@ def _bring(settings: Settings) -> None:
         open_index(settings).upsert(embeddings(50))
 
 
+def test_an_index_that_another_wiped_answers_with_nothing_and_is_filled_again(settings: Settings) -> None:
+    index = open_index(settings)
+    index.upsert(embeddings(3))
+    assert len(index.search(PRINT, vectors(3)[0], 9)) == 3
+    open_index(settings).delete(None)
+    assert index.search(PRINT, vectors(3)[0], 9) == []
+    open_index(settings).upsert(embeddings(2))
+    assert {entry.chunk_id for entry in index.search(PRINT, vectors(3)[0], 9)} == {"c0", "c1"}
+
+
 def test_two_processes_bringing_the_same_entries_make_each_once(settings: Settings) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_bring, args=(settings,)) for _ in range(2)]

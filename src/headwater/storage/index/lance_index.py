@@ -81,11 +81,27 @@ class LanceIndex:
 
     def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
         with self._translated():
-            table = self._table(fingerprint)
-            if table is None:
-                self._refuse_if_others(fingerprint)
-                return []
-            return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
+            try:
+                return self._search(fingerprint, probe, k, only)
+            except HeadwaterError:
+                raise
+            except Exception:
+                if not self._is_gone(fingerprint):
+                    raise
+                return self._search(fingerprint, probe, k, only)
+
+    def _search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter) -> list[Entry]:
+        table = self._table(fingerprint)
+        if table is None:
+            self._refuse_if_others(fingerprint)
+            return []
+        return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
+
+    def _is_gone(self, fingerprint: str) -> bool:
+        """Whether a table that this one has open was wiped by another process; then it is opened no longer."""
+        folders = {name.rstrip("/").rpartition("/")[2] for name in self._listed()["common_prefixes"]}
+        is_there = any(name.startswith(_PREFIX + fingerprint) for name in folders)
+        return not is_there and self._tables.pop(fingerprint, None) is not None
 
     def delete(self, chunk_ids: Collection[str] | None) -> None:
         if chunk_ids is None:
