@@ -119,8 +119,8 @@ def plain(lake: Path, *, follow: bool) -> None:
 def bronze(lake: Path, *, follow: bool) -> None:
     from headwater.components import Components
     from headwater.domain.tables import EVENTS
-    from headwater.flow.drive.intake import StreamIntake
     from headwater.flow.drive.run import Run
+    from headwater.flow.drive.stream_intake import StreamIntake
     from headwater.lake import Lake
     from headwater.storage.tables.writer import TableWriter
 
@@ -129,10 +129,11 @@ def bronze(lake: Path, *, follow: bool) -> None:
         spark, index = parts.spark, parts.index  # the index is no part of bronze, and its import takes seconds
         say(started=True)
         writer = TableWriter(spark, parts.settings)
-        run = Run(writer, parts.ledger, parts.log, index, parts.clock, lambda *_: None)
+        run = Run(writer, parts.ledger, parts.log, index, parts.clock)
         run.begin()
-        assert isinstance(run._intake, StreamIntake)
-        query = run._intake.begin(once=not follow)  # the first stage alone, as a run starts it
+        (intake,) = run.intakes
+        assert isinstance(intake, StreamIntake)
+        query = intake.begin(once=not follow)  # the first stage alone, as a run starts it
         if follow:
             followed(spark, query, f"lake.{EVENTS.name}")
         drained(query, lambda: int(spark.table(f"lake.{EVENTS.name}").count()))

@@ -135,10 +135,9 @@ def bronze_arm(directory: Path, count: int) -> None:
     from headwater import lake as lakes
     from headwater.components import Components
     from headwater.domain.tables import EVENTS
-    from headwater.flow import bronze
-    from headwater.flow.drive.intake import open_intake
+    from headwater.flow.drive.open_intake import open_intake
     from headwater.flow.land import text_event
-    from headwater.flow.log.continuity import Continuity
+    from headwater.flow.runner import RunContext
     from headwater.settings import load
     from headwater.upkeep import work
 
@@ -150,14 +149,13 @@ def bronze_arm(directory: Path, count: int) -> None:
         for first in range(0, count, 10_000):
             numbers = range(first, min(count, first + 10_000))
             parts.log.publish([text_event(f"line {n}: {said}", f"c{n % 50}", f"m{n}", at) for n in numbers])
-        writer = work.new_writer(parts, None)
-
-        def bring(lines: Any) -> None:
-            bronze.take(writer, lines, None, log=parts.log, ledger=parts.ledger, clock=parts.clock)
-
+        context = RunContext(
+            work.new_writer(parts, None), parts.ledger, parts.log, parts.index, parts.clock, threading.Event()
+        )
         peak, begun, mark = Peak(), time.monotonic(), results_so_far(directory)
-        continuity = Continuity(writer, parts.log, parts.ledger, parts.clock, lambda _: None)
-        open_intake(writer, parts.log, {}, bring, threading.Event(), continuity).drain()
+        intake = open_intake(context, lambda *_: None, lambda *_: None)
+        intake.resume()
+        intake.drain()
         told = {"wall_s": round(time.monotonic() - begun, 1), **peak.stop(), "sent_bytes": 0}
         told["result_bytes"] = results_so_far(directory) - mark
         read = lake.table(EVENTS.name).to_arrow()

@@ -36,6 +36,6 @@ def read_log(lake: Lake) -> dict[str, int]:
     with recorded(parts_of(lake), "run") as entry:
         run = new_run(parts_of(lake), None, entry, None)
         run.begin()
-        run._intake.drain()
-        run._intake.stop()
+        run.intakes[0].drain()
+        run.intakes[0].stop()
     return entry.done

@@ -2,16 +2,15 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import rounds
 from lakes import parts_of
-from pyspark.sql import SparkSession
 from waiting import let_pass, wait_until
 
 from headwater import lake as lakes
@@ -20,16 +19,17 @@ from headwater.cli.main import main
 from headwater.clock import parse_time, utc_now
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
-from headwater.flow.drive.intake import MANY_EVENTS, DirectoryIntake
+from headwater.flow.drive.directory_intake import DirectoryIntake
+from headwater.flow.drive.intake import MANY_EVENTS
 from headwater.flow.log.offset_gaps import check_policy, find_compacted
+from headwater.flow.runner import Committed, RunContext
 from headwater.lake import Lake
-from headwater.settings import Value, resolve
+from headwater.settings import Value
 from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.directory_log import DirectoryLog
 from headwater.storage.tables.read_progress import read_progress
-from headwater.storage.tables.writer import TableWriter
-from headwater.upkeep.work import new_run, recorded
+from headwater.upkeep.work import new_run, new_writer, recorded
 
 AT = parse_time("2026-03-01")
 PATIENCE_SECONDS = 30
@@ -53,11 +53,11 @@ def test_what_expired_under_a_running_intake_is_told_as_lost(lake: Lake) -> None
     with recorded(parts, "run") as entry:
         run = new_run(parts, None, entry, None)
         run.begin()
-        run._intake.drain()
+        run.intakes[0].drain()
         say(lake, "lost", "too")
         parts.log.expire(utc_now() + timedelta(days=400), {}, force=True)
         say(lake, "c")
-        run._intake.drain()
+        run.intakes[0].drain()
     assert read_progress(lake.settings, EVENTS).offsets == {0: 5}
     assert [run.detail for run in parts.ledger.unfinished(LOST)] == [
         {"partition": 0, "first": 2, "until": 4, "cause": "expired unread"}
@@ -93,74 +93,67 @@ def test_lines_that_are_refused_are_told_like_any_other_quarantine(
     assert lake.status()["quarantined"] == refused
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> DirectoryLog:
-    log = DirectoryLog(tmp_path / "log", 24)
-    log.publish_raw(["one", "two"])
-    return log
+@contextmanager
+def following(
+    lake: Lake, brought: Callable[[Committed], None], freshness: float = 0.0
+) -> Iterator[tuple[Lake, DirectoryIntake]]:
+    """The intake alone, on a lake that two lines wait in; `brought` hears of each commit."""
+    say(lake, "one", "two")
+    options: dict[str, Value] = {"run.trigger_seconds": 0.1, "run.freshness_seconds": freshness}
+    with lakes.open(lake.settings.lake, options) as opened:
+        parts = parts_of(opened)
+        stop = threading.Event()
+        context = RunContext(new_writer(parts, None), parts.ledger, parts.log, parts.index, parts.clock, stop)
+        intake = DirectoryIntake(context, lambda _, made, __: brought(made), lambda *_: None)
+        intake.resume()
+        intake.start()
+        yield opened, intake
+        intake.stop()
 
 
-def following(spark: SparkSession, log: DirectoryLog, bring: Any, freshness: float = 0.0) -> DirectoryIntake:
-    given: dict[str, Value] = {"run.trigger_seconds": 0.1, "run.freshness_seconds": freshness}
-    settings = resolve(log.directory.parent, {}, given, {})
-    intake = DirectoryIntake(TableWriter(spark, settings), log, 0, bring, threading.Event())
-    intake.follow()
-    return intake
+def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(lake: Lake) -> None:
+    counts: list[int] = []
+    with following(lake, lambda made: counts.append(made.rows)) as (opened, intake):
+        say(opened, "three")
+        wait_until(lambda: sum(counts) == 3)
+        intake.check()
+        intake.stop()
+        intake.stop()
+        say(opened, "four")
+        assert sorted(opened.table("events").to_arrow()["event_id"].to_pylist()) == ["one", "three", "two"]
+        assert "intake" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_an_intake_that_follows_brings_what_comes_and_ends_when_stopped(spark: SparkSession, log: DirectoryLog) -> None:
-    seen: list[str] = []
-    three = threading.Event()
-
-    def bring(lines: pa.Table) -> None:
-        seen.extend(lines["value"].to_pylist())
-        if len(seen) == 3:
-            three.set()
-
-    intake = following(spark, log, bring)
-    log.publish_raw(["three"])
-    assert three.wait(PATIENCE_SECONDS)
-    intake.check()
-    intake.stop()
-    intake.stop()
-    log.publish_raw(["four"])
-    assert seen == ["one", "two", "three"]
-    assert "intake" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_who_waits_for_an_intake_hears_why_it_ended(spark: SparkSession, log: DirectoryLog) -> None:
-    def bring(*_: object) -> None:
+def test_who_waits_for_an_intake_hears_why_it_ended(lake: Lake) -> None:
+    def brought(made: Committed) -> None:
         raise Unavailable("The catalog does not answer.")
 
-    intake = following(spark, log, bring)
-    intake._following._thread.join(PATIENCE_SECONDS)
-    with pytest.raises(Unavailable, match="catalog"):
+    with following(lake, brought) as (_, intake):
+        intake._following._thread.join(PATIENCE_SECONDS)
+        with pytest.raises(Unavailable, match="catalog"):
+            intake.check()
+
+
+def test_few_events_wait_for_others_and_many_wait_for_nobody(lake: Lake) -> None:
+    counts: list[int] = []
+    with following(lake, lambda made: counts.append(made.rows), freshness=3_600) as (opened, intake):
+        wait_until(lambda: counts == [2])
+        say(opened, "three")
+        let_pass(1, "ten looks, of which none may bring it")
+        assert counts == [2], "the first are taken at once, and what follows soon after may wait"
+        say(opened, *(f"more {number}" for number in range(MANY_EVENTS - 1)))
+        wait_until(lambda: sum(counts) == 2 + MANY_EVENTS)
         intake.check()
-    intake.stop()
 
 
-def test_few_events_wait_for_others_and_many_wait_for_nobody(spark: SparkSession, log: DirectoryLog) -> None:
-    brought: list[int] = []
-    intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
-    wait_until(lambda: brought == [2])
-    log.publish_raw(["three"])
-    let_pass(1, "ten looks, of which none may bring it")
-    assert brought == [2], "the first are taken at once, and what follows soon after may wait"
-    log.publish_raw(["more"] * (MANY_EVENTS - 1))
-    wait_until(lambda: sum(brought) == 2 + MANY_EVENTS)
-    intake.check()
-    intake.stop()
-
-
-def test_the_first_event_after_a_pause_waits_for_nobody(spark: SparkSession, log: DirectoryLog) -> None:
-    brought: list[int] = []
-    intake = following(spark, log, lambda lines: brought.append(len(lines)), freshness=3_600)
-    wait_until(lambda: brought == [2])
-    wait_until(lambda: intake._brought_at > 0)  # it has noted when that was
-    intake._brought_at -= 3_600
-    log.publish_raw(["three"])
-    wait_until(lambda: brought == [2, 1])
-    intake.stop()
+def test_the_first_event_after_a_pause_waits_for_nobody(lake: Lake) -> None:
+    counts: list[int] = []
+    with following(lake, lambda made: counts.append(made.rows), freshness=3_600) as (opened, intake):
+        wait_until(lambda: counts == [2])
+        wait_until(lambda: intake._brought_at > 0)  # it has noted when that was
+        intake._brought_at -= 3_600
+        say(opened, "three")
+        wait_until(lambda: counts == [2, 1])
 
 
 def test_a_stream_commits_a_trickle_seldom_and_in_larger_batches(lake: Lake) -> None:

@@ -96,7 +96,7 @@ def last_run(ledger: Ledger, now: datetime) -> dict[str, float]:
         "tables": [], "log": {"lag": 0, "lost": 0}, "raw": {"objects": 0, "bytes": 0}, "duplicates": 0,
         "quarantined": 0, "dismissed": 0, "index": {"entries": 0, "stale_by": 0},
     }  # fmt: skip
-    found = parse(metrics.metrics(status, Pending(0, 0, 0, 0), {}, ledger, now=now))
+    found = parse(metrics.metrics(status, Pending({}), {}, ledger, now=now))
     flags = {key[1]: value for key, value in found.items() if key[0] == "headwater_last_run"}
     age = found.get(("headwater_last_run_age_seconds", 'kind="run"'))
     return {label: value for label, value in flags.items() if value} | ({} if age is None else {"age": age})

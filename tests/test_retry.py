@@ -69,8 +69,8 @@ def test_a_retry_leaves_to_the_stage_what_it_has_yet_to_embed(lake: Lake, run: R
     fill(lake, tmp_path, 1)
     rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
     run.begin()
-    run._intake.drain()
-    assert run.derive()
+    run.intakes[0].drain()
+    assert run.take_turn()
     kept = read_book(run.ledger).kept("embed")
     assert embed_again(run.writer, kept, objects_of(lake), run.clock).vectors == 0
     lake.run()

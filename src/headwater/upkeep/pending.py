@@ -1,6 +1,5 @@
 """What each stage has yet to do, told from positions alone: starts no JVM."""
 
-from dataclasses import asdict
 from typing import Any
 
 from headwater.domain.tables import EVENTS
@@ -25,7 +24,7 @@ def pending_of(parts: Parts) -> Pending:
 def stages_of(parts: Parts) -> list[dict[str, Any]]:
     """The map's stages in order, each with how much waits before it: `{"name", "reads", "writes", …, "pending"}`."""
     waits = pending_of(parts).to_dict()
-    return [{**asdict(stage), "pending": waits.get(stage.name)} for stage in FLOW]
+    return [{**stage.to_dict(), "pending": waits.get(stage.name)} for stage in FLOW]
 
 
 def _index_position(parts: Parts) -> int:

@@ -87,9 +87,8 @@ def new_run(
         parts.log,
         parts.index,
         parts.clock,
-        report or _silent,
         stop or threading.Event(),
-        Account(entry.done, entry.models, entry.save),
+        Account(entry.done, entry.models, entry.save, report or _silent),
     )
 
 

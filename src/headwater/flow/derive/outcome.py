@@ -11,13 +11,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headwater.domain import tables
 from headwater.domain.modality import content_type_of
 from headwater.domain.tables import EMBEDDINGS, METADATA, QUARANTINE
 from headwater.errors import DataFault
 from headwater.flow.derive.step import PROBE_FIELDS, StepResult
 from headwater.flow.derive.work import PlannedStep
-from headwater.flow.map import DERIVE
+from headwater.flow.map import DERIVE, tables_of
 from headwater.flow.models.answers import (
     MILLISECONDS_MAX,
     checked_amount,
@@ -28,7 +27,7 @@ from headwater.flow.models.answers import (
 )
 from headwater.flow.models.port import Embedded
 
-TABLES: Final = tuple(table for name in DERIVE.writes if (table := tables.find(name)))
+TABLES: Final = tables_of(DERIVE.writes)
 
 Row = Mapping[str, Any]
 

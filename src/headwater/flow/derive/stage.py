@@ -38,6 +38,7 @@ from headwater.flow.derive.worker import derive_batches
 from headwater.flow.models.spending import OVER_BUDGET
 from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_errors, spread
 from headwater.flow.rows import Cut
+from headwater.flow.runner import Committed
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import read_table, to_arrow
@@ -58,6 +59,9 @@ class Derived:
     @property
     def quarantined(self) -> int:
         return self.rows.get(QUARANTINE.name, 0)
+
+    def to_committed(self, labels: Mapping[str, str]) -> Committed:
+        return Committed(self.events, self.quarantined, self.efforts, labels, {"tables": dict(self.rows)})
 
 
 # Rows of an outcome that belong to a table, on their way into it; how many it took.

@@ -16,10 +16,11 @@ from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.steps import EMBED, STEPS
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.flow import map as flow
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import Derived, replay_next
 from headwater.flow.drive.pace import Pace
-from headwater.flow.drive.retry import note_due
+from headwater.flow.drive.pending import aside_expected, expect_aside
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
 from headwater.flow.models.choice import card_of, require_same
@@ -54,10 +55,10 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
     _require_single_tasks(run, known)
     with run.interruptible():
         run.begin()
-        without = _stage_in_trouble(run)
-        if without != "derive":
-            run.end_cut_short()
-        run.follow(without=without)
+        resting = _stage_in_trouble(run)
+        if resting is not flow.DERIVE:
+            run.derivation.end_cut_short()
+        run.follow(resting=resting)
         pace = Pace(run.settings.number("run.batch_seconds"), batch_cut(run.writer).rows)
         alone = not _is_priced_before(run, known)
         while not run.stop.is_set():
@@ -66,21 +67,21 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
             if may is None:
                 break
             # As long as it is not known to have caught up, the stage must not go on without it.
-            with run.findable.embedding if known.step == EMBED.name else nullcontext():
+            with run.held_back(flow.EMBED) if known.step == EMBED.name else nullcontext():
                 made = _step(run, known, may, pace, alone=alone)
                 if made is None:
-                    run.expect_aside(passing=1, slow=1)  # from here on what it left is tried again by every run
+                    # From here on what it left is tried again by every run.
+                    expect_aside(run.ledger, run.clock(), passing=1, slow=1)
                     _caught_up(run, known)
             if made is not None and made.over:
                 if alone:
                     break
                 alone = True  # each worker had its share: what is left of all is for one
             if made is None:
-                note_due(run.spark, run.ledger)
-                run.stragglers.expect()
+                run.derivation.look_again()
                 run.finish()
                 return True
-            run.derive()
+            run.take_turn()
     return False
 
 
@@ -121,12 +122,11 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: boo
     pace.learn(seen, time.monotonic() - begun)
     effort = made.efforts.get(_tag(known), Spent())
     done = made.texts if isinstance(made, Embeddings) else effort.calls + effort.remembered + effort.faults
-    run.wake()
+    run.wake_readers(flow.EMBED if known.step == EMBED.name else flow.DERIVE)
     run.account.add(made.efforts, {_tag(known): known.label})
     run.account.count("replay", done)
-    run.report("replay", done)
     if made.quarantined:  # tried again when the model has caught up
-        run.account.count("quarantine", made.quarantined)
+        run.account.count("quarantine", made.quarantined, shown=False)
     telemetry.note("replay.committed", step=known.step, model=known.label, done=done)
     return made
 
@@ -143,7 +143,7 @@ def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: b
         workers = 1 if alone else workers
         work = replace(work, purse=may.money / workers, alone=alone)
         cut = Cut(min(cut.rows, driver_rows(run.writer)), cut.bytes)
-    return replay_next(run.writer, work, _tag(known), cut, workers, may.until, run.expect_aside)
+    return replay_next(run.writer, work, _tag(known), cut, workers, may.until, aside_expected(run.ledger, run.clock))
 
 
 def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
@@ -160,7 +160,7 @@ def _caught_up(run: Run, known: KnownModel) -> None:
     change_book(run.ledger, beside)
 
 
-def _stage_in_trouble(run: Run) -> str:
+def _stage_in_trouble(run: Run) -> flow.Stage | None:
     """Where a model that is kept is no longer to be had, its stage rests: this replay is the way out."""
     models = models_of(run.settings)
     for known in read_book(run.ledger).models:
@@ -169,8 +169,8 @@ def _stage_in_trouble(run: Run) -> str:
                 require_same(known, card_of(models, known.step, known.name))
         except (Conflict, InvalidRequest) as trouble:
             telemetry.note("stage.rests", level="warning", detail=str(trouble))
-            return known.step if known.step == EMBED.name else "derive"
-    return ""
+            return flow.EMBED if known.step == EMBED.name else flow.DERIVE
+    return None
 
 
 def _tag(known: KnownModel) -> str:

@@ -41,7 +41,7 @@ from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.derive.work import Work
-from headwater.flow.drive.pending import expect_aside
+from headwater.flow.drive.pending import aside_expected
 from headwater.flow.embed.stage import embed_again
 from headwater.flow.spent import Spent, add_efforts
 from headwater.storage.ledger.claims import KEYS_PER_QUERY
@@ -145,16 +145,14 @@ class Retrying:
             return 0
         work = self._work()
         work = work.hurried() if self.hurried else work
-        derived = derive_again(self.writer, pending, work, self._tasks, self._expect_aside)
+        expect = aside_expected(self.ledger, self.clock)
+        derived = derive_again(self.writer, pending, work, self._tasks, expect)
         add_efforts(spent, derived.efforts)
         return derived.quarantined
 
     def _work(self) -> Work:
         book = only_by(self.book, self.model) if self.model else self.book
         return plan_work(self.writer.settings, book, now=self.clock(), share=self._tasks, afresh=self.afresh)
-
-    def _expect_aside(self, passing: int, slow: int) -> None:
-        expect_aside(self.ledger, self.clock(), passing, slow)
 
     @property
     def _tasks(self) -> int:

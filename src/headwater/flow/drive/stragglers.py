@@ -13,7 +13,7 @@ files anew: after a kill some that are done are derived once more, and tables le
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,11 +26,11 @@ from headwater.domain.quarantine import SLOW, STRAGGLERS
 from headwater.domain.steps import derived_tables
 from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.flow.derive.plan import plan_work
-from headwater.flow.derive.stage import Derived, derive_again
-from headwater.flow.derive.work import Work
+from headwater.flow.derive.stage import derive_again
 from headwater.flow.drive.loop import Loop
-from headwater.flow.drive.pending import expect_aside, has_stragglers
+from headwater.flow.drive.pending import aside_expected, has_stragglers
 from headwater.flow.drive.retry import pending_again, settled
+from headwater.flow.runner import Record
 from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
@@ -45,9 +45,6 @@ _LOOK_ROWS: Final = 256  # read at once
 _PORTION_MAX: Final = 1_024
 _PORTION_SECONDS: Final = 30.0  # after which those that are done do not wait for a portion to be full
 
-# Told after each commit: the stage, what came of it, since when, and by whom.
-Told = Callable[[str, Derived, float, Work], None]
-
 
 @dataclass(slots=True)
 class Stragglers:
@@ -56,7 +53,7 @@ class Stragglers:
     writer: TableWriter
     ledger: Ledger
     clock: Clock
-    told: Told
+    record: Record
     _loops: list[Loop] = field(init=False)
     _expected: bool = False
     _started: bool = False
@@ -115,13 +112,13 @@ class Stragglers:
             workers = self.writer.spark.sparkContext.defaultParallelism
             work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
             pending = pending_again(self.writer, held, work)
-            derived = derive_again(self.writer, pending, work, workers, self._expect_aside)
+            derived = derive_again(self.writer, pending, work, workers, aside_expected(self.ledger, self.clock))
             with self._lock:
                 self._done.add(number)
         finally:
             with self._lock:
                 del self._taken[number]
-        self.told("straggler", derived, begun, work)
+        self.record("straggler", derived.to_committed(work.labels()), begun)
         if self._is_portion():
             self._remove_done()
         return True
@@ -140,9 +137,6 @@ class Stragglers:
         remove_seqs(self.writer, QUARANTINE, numbers)
         with self._lock:
             self._done -= set(numbers)
-
-    def _expect_aside(self, passing: int, slow: int) -> None:
-        expect_aside(self.ledger, self.clock(), passing, slow)
 
     def _take(self) -> Row | None:
         """The oldest that nobody is at; where there is none at all, nobody need look again before some are expected."""
