@@ -92,10 +92,10 @@ def land(media: Path, lake: Path) -> None:
 def run(lake: Path, how: str) -> None:
     """In a process of its own; tells the parent when Spark has started. `how` may leave the index for another run."""
     from headwater import lake as lakes
-    from headwater.flow.drive.run import Run
+    from headwater.flow.drive.index_runner import IndexRunner
 
     if how == "without index":
-        Run._index = lambda self: False  # type: ignore[method-assign]
+        IndexRunner.run_batch = lambda self: None  # type: ignore[method-assign]
     with lakes.open(lake) as opened:
         _ = opened.spark
         print("started", flush=True)

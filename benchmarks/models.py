@@ -133,7 +133,7 @@ def headwater(lake: Path) -> None:
     """An arm: the live flow. The parent hears when derive begins, when its models are done, when it is committed."""
     from headwater import lake as lakes
     from headwater.flow.derive import stage
-    from headwater.flow.drive import run as runs
+    from headwater.flow.drive import derive_runner as runs
 
     def told(what: str, function: Any, *, after: bool) -> Any:
         def call(*args: Any, **options: Any) -> Any:
@@ -148,7 +148,8 @@ def headwater(lake: Path) -> None:
         _ = opened.spark
         runs.plan_work = told("plan", runs.plan_work, after=False)  # type: ignore[attr-defined]
         runs.derive_next = told("commit", runs.derive_next, after=True)  # type: ignore[attr-defined]
-        stage.publish = told("models", stage.publish, after=False)  # type: ignore[attr-defined]
+        # The first that is done with what the models have made.
+        stage.spent_by_tag = told("models", stage.spent_by_tag, after=False)  # type: ignore[attr-defined]
         opened.run()
 
 

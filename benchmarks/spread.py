@@ -169,13 +169,13 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
     from headwater import lake as lakes
     from headwater.components import Components
     from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES
-    from headwater.flow import parts as dealing
+    from headwater.flow import partitions as dealing
     from headwater.flow.derive.plan import plan_work
     from headwater.flow.derive.stage import derive_next
     from headwater.flow.drive.register_models import settle_models
     from headwater.flow.embed.stage import embed_next
     from headwater.flow.index import index_next
-    from headwater.flow.rows import Cut
+    from headwater.flow.rows import BatchLimit
     from headwater.settings import load
     from headwater.storage.ledger.model_book import read_book
     from headwater.upkeep import work
@@ -202,7 +202,7 @@ def arm(directory: Path, count: int, *, index: bool) -> None:
             mark = results_so_far(directory)
             if stage == "derive":
                 planned = plan_work(lake.settings, book, now=components.clock(), share=workers)
-                derived = derive_next(writer, planned, Cut(count, 1 << 50), workers, lambda passing, slow: None)
+                derived = derive_next(writer, planned, BatchLimit(count, 1 << 50), workers, lambda passing, slow: None)
                 assert derived is not None and derived.events == count
             elif stage == "index":
                 while index_next(writer, components.ledger, components.index, batch_rows=20_000):

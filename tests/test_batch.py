@@ -15,11 +15,11 @@ from headwater.flow.derive import batch as batches
 from headwater.flow.derive.batch import next_batch
 from headwater.flow.embed.texts import next_texts
 from headwater.flow.index import index_next
-from headwater.flow.rows import Cut
+from headwater.flow.rows import BatchLimit
 from headwater.lake import Lake
 from headwater.storage.tables.writer import TableWriter
 
-MANY = Cut(rows=1_000, bytes=1 << 40)
+MANY = BatchLimit(rows=1_000, bytes=1 << 40)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def event(size: int, modality: str = "audio", text: str | None = None, **more: A
     return {"modality": modality, "pointer": pointer, "text": text, **more}
 
 
-def taken(lake: Lake, begin: int, cut: Cut, until: int | None = None) -> tuple[int, int] | None:
+def taken(lake: Lake, begin: int, cut: BatchLimit, until: int | None = None) -> tuple[int, int] | None:
     batch = next_batch(writer(lake), begin, cut, until)
     return (batch.end, len(batch.pending)) if batch else None
 
@@ -51,11 +51,11 @@ def taken(lake: Lake, begin: int, cut: Cut, until: int | None = None) -> tuple[i
 def test_a_batch_is_cut_by_rows_by_bytes_and_by_where_it_may_go(lake: Lake) -> None:
     add(lake, EVENTS, [event(10), event(500), event(10), event(10, first_of_object=False), event(10)])
     assert taken(lake, 0, MANY) == (5, 4)  # one tells of an object that is known
-    assert taken(lake, 0, Cut(2, 1 << 40)) == (2, 2)
+    assert taken(lake, 0, BatchLimit(2, 1 << 40)) == (2, 2)
     assert taken(lake, 0, MANY, until=3) == (3, 3)
-    assert taken(lake, 0, Cut(1_000, 100)) == (1, 1)
-    assert taken(lake, 1, Cut(1_000, 100)) == (2, 1)  # too large by itself, and taken all the same
-    assert taken(lake, 2, Cut(1_000, 100)) == (5, 2)
+    assert taken(lake, 0, BatchLimit(1_000, 100)) == (1, 1)
+    assert taken(lake, 1, BatchLimit(1_000, 100)) == (2, 1)  # too large by itself, and taken all the same
+    assert taken(lake, 2, BatchLimit(1_000, 100)) == (5, 2)
     assert taken(lake, 5, MANY) is None
 
 
@@ -74,7 +74,7 @@ def test_long_messages_are_read_whole_and_only_those_of_the_batch(lake: Lake) ->
         EVENTS,
         [event(1, "chat", "short"), event(1, "chat", "long " * 4_000), event(1, "chat", "too far " * 4_000)],
     )
-    batch = next_batch(writer(lake), 0, Cut(1_000, 30_000))
+    batch = next_batch(writer(lake), 0, BatchLimit(1_000, 30_000))
     assert batch is not None and batch.end == 2
     assert batch.pending["text"].to_pylist() == ["short", "long " * 4_000]
 

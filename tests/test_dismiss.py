@@ -22,7 +22,7 @@ from headwater.domain.quarantine import RETRY_DUE
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.flow.drive import retry
-from headwater.flow.drive.pending import expect_due
+from headwater.flow.drive.retry_schedule import schedule_retry
 from headwater.lake import Lake
 from headwater.storage.io.local_path import local_path
 from headwater.storage.tables.commit import Committer
@@ -216,7 +216,7 @@ def test_who_sets_something_aside_while_others_look_when_to_try_again_is_not_for
     looked = retry._due_at
 
     def aside_meanwhile() -> Any:
-        expect_due(ledger, parts_of(lake).clock())
+        schedule_retry(ledger, parts_of(lake).clock())
         return looked()
 
     monkeypatch.setattr(retry, "_due_at", aside_meanwhile)

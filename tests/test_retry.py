@@ -16,7 +16,7 @@ from headwater import faults
 from headwater.domain.model_book import State
 from headwater.domain.tables import EVENTS, METADATA
 from headwater.errors import Conflict
-from headwater.flow.drive.register_models import introduce
+from headwater.flow.drive.register_models import register_model
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import embed_again
 from headwater.lake import Lake
@@ -56,7 +56,7 @@ def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake:
 
 def test_what_a_retry_embedded_is_not_embedded_again_by_a_replay(lake: Lake, run: Run, tmp_path: Path) -> None:
     fill(lake, tmp_path, 1)
-    near = introduce(lake.settings, run.ledger, run.clock, "near")
+    near = register_model(lake.settings, run.ledger, run.clock, "near")
     some = dict(list(objects_of(lake).items())[:4])
     made = embed_again(run.writer, [near], some, run.clock)
     assert 0 < made.vectors < 9

@@ -14,9 +14,9 @@ from headwater.domain.quarantine import STRAGGLERS
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TRANSCRIPTS, Table
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import replay_next
-from headwater.flow.drive.register_models import introduce
+from headwater.flow.drive.register_models import register_model
 from headwater.flow.embed.stage import embed_again, replay_embed_next
-from headwater.flow.rows import Cut
+from headwater.flow.rows import BatchLimit
 from headwater.lake import Lake
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.writer import TableWriter
@@ -62,7 +62,7 @@ def test_an_embedder_that_was_retried_once_reads_no_vectors_of_other_times(lake:
         say(lake, f"day {day}", days=day)
     parts = parts_of(lake)
     writer = TableWriter(lake.spark, lake.settings)
-    near = introduce(lake.settings, parts.ledger, parts.clock, "near")
+    near = register_model(lake.settings, parts.ledger, parts.clock, "near")
     (text,) = [row for row in lake.table("messages").to_arrow().to_pylist() if row["event_id"] == "today"]
     assert embed_again(writer, [near], {text["object_id"]: text["occurred_at"]}, parts.clock).vectors == 1
     before = rows_scanned(lake.spark, EMBEDDINGS.name)
@@ -83,12 +83,12 @@ def test_a_replay_over_what_a_rollback_took_away_reads_no_rows_of_other_times(la
     told = read_progress(lake.settings, EVENTS)
     assert told.redone and not told.redo
     parts, writer = parts_of(lake), TableWriter(lake.spark, lake.settings)
-    louder = introduce(lake.settings, parts.ledger, parts.clock, "louder")
+    louder = register_model(lake.settings, parts.ledger, parts.clock, "louder")
     work = plan_work(lake.settings, only_by(parts.book(), louder), now=parts.clock(), share=2)
     heard = len(lake.table("transcripts").to_arrow())
     before = rows_scanned(lake.spark, TRANSCRIPTS.name)
     tag = f"transcribe/{louder.fingerprint}"
-    made = replay_next(writer, work, tag, Cut(first, 1 << 40), 2, 1 << 62, lambda passing, slow: None)
+    made = replay_next(writer, work, tag, BatchLimit(first, 1 << 40), 2, 1 << 62, lambda passing, slow: None)
     assert made is not None and made.rows[TRANSCRIPTS.name] == heard / 2, "of the first day alone"
     assert rows_scanned(lake.spark, TRANSCRIPTS.name) - before <= heard / 2
 

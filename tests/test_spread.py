@@ -13,7 +13,7 @@ from sample_rows import rows
 
 from headwater import lake as lakes
 from headwater.domain.tables import EVENTS, MESSAGES, TABLES
-from headwater.flow.parts import spread
+from headwater.flow.partitions import repartition_balanced
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 from headwater.storage.tables.read_progress import read_progress
@@ -107,7 +107,7 @@ def test_rows_are_dealt_out_by_size_with_equal_contents_together(lake: Lake) -> 
         }
     )
     frame = lake.spark.createDataFrame(table)
-    dealt = spread(frame, "content", "kind", ["call", "chat"], "size", 3)
+    dealt = repartition_balanced(frame, "content", "kind", ["call", "chat"], "size", 3)
     from pyspark.sql import functions as F
 
     placed = dealt.withColumn("part", F.spark_partition_id()).toArrow().to_pylist()

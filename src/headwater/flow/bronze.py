@@ -104,7 +104,7 @@ def take(
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return _bring(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, identity, clock(), losses)
+        return _publish(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, identity, clock(), losses)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _seen(
         rows.unpersist()
 
 
-def _bring(
+def _publish(
     writer: TableWriter,
     since: Progress,
     rows: DataFrame | pa.Table,
@@ -244,7 +244,7 @@ def _refused(
     # With what it says: in a log that is made anew, another line may come to stand at the same place.
     digest = F.substring(F.sha2(F.coalesce("payload", F.lit("")), 256), 1, 12)
     line = F.concat_ws(":", F.lit("log"), "log_partition", "log_offset", digest)
-    said = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
+    event = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
     reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
     # A run that was killed between the two tables has quarantined these lines already.
     fresh = rows.where(_is_unread(begun))
@@ -263,5 +263,5 @@ def _refused(
         "occurred_at",
         F.lit(now).alias("quarantined_at"),
         "pointer",
-        F.when(conflict, F.substring(said, 1, PAYLOAD_LETTERS)).otherwise(F.col("payload")).alias("payload"),
+        F.when(conflict, F.substring(event, 1, PAYLOAD_LETTERS)).otherwise(F.col("payload")).alias("payload"),
     )

@@ -13,7 +13,7 @@ from pyspark.daemon import manager
 
 import headwater.flow.derive.worker
 import headwater.flow.embed.worker
-import headwater.flow.parts  # noqa: F401
+import headwater.flow.partitions  # noqa: F401
 from headwater.flow.models.language import tell_language
 
 

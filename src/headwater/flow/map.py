@@ -76,7 +76,7 @@ EMBED: Final = Stage(
     1,
     "a vector for every chunk of text",
     runner="headwater.flow.drive.embed_runner:EmbedRunner",
-    pool="findable",
+    pool="search",
     counts=("replay", "quarantine"),
 )
 INDEX: Final = Stage(
@@ -87,7 +87,7 @@ INDEX: Final = Stage(
     1,
     "search follows the embeddings",
     runner="headwater.flow.drive.index_runner:IndexRunner",
-    pool="findable",
+    pool="search",
 )
 
 Flow = tuple[Stage, ...]

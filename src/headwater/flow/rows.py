@@ -19,7 +19,7 @@ from headwater.storage.tables.writer import Rows, TableWriter
 
 # What the driver takes in hand by itself: some tens of megabytes, and on a cluster only what is quicker that way.
 _IN_DRIVER: Final = {True: 50_000, False: 2_000}
-_CUT_WORKERS: Final = 4  # that the settings of a batch are for
+_LIMIT_WORKERS: Final = 4  # that the settings of a batch are for
 
 
 def driver_rows(writer: TableWriter) -> int:
@@ -33,21 +33,21 @@ def are_spread(writer: TableWriter, rows: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BatchLimit:
     """How much one batch may take, so that a thousand screenshots and one film both make a sensible commit."""
 
     rows: int
     bytes: int
 
 
-def batch_cut(writer: TableWriter) -> Cut:
+def batch_limit(writer: TableWriter) -> BatchLimit:
     """As the settings say for up to four workers, and as much more as there are more: five hundred do not wait.
 
     Asked before every batch: a cluster's executors come one after the other, and Spark counts two before the first.
     """
-    workers = max(_CUT_WORKERS, int(writer.spark.sparkContext.defaultParallelism))
+    workers = max(_LIMIT_WORKERS, int(writer.spark.sparkContext.defaultParallelism))
     rows, size = (writer.settings.whole(name) for name in ("run.batch_rows", "run.batch_bytes"))
-    return Cut(rows * workers // _CUT_WORKERS, size * workers // _CUT_WORKERS)
+    return BatchLimit(rows * workers // _LIMIT_WORKERS, size * workers // _LIMIT_WORKERS)
 
 
 def equal(rows: Rows, column: str, value: Any) -> Rows:

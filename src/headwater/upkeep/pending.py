@@ -4,7 +4,8 @@ from typing import Any
 
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
-from headwater.flow.drive.pending import Pending, find_pending, has_stragglers, is_due
+from headwater.flow.drive.pending import Pending, find_pending
+from headwater.flow.drive.retry_schedule import has_stragglers, is_retry_due
 from headwater.flow.log.identity import find_unread
 from headwater.flow.map import FLOW
 from headwater.storage.tables.read_progress import read_progress
@@ -16,7 +17,7 @@ def pending_of(parts: Parts) -> Pending:
         lambda table: read_progress(parts.settings, table),
         find_unread(parts.log, parts.ledger, read_progress(parts.settings, EVENTS).offsets),
         _index_position(parts),
-        retry_due=is_due(parts.ledger, parts.clock()) or has_stragglers(parts.ledger),
+        retry_due=is_retry_due(parts.ledger, parts.clock()) or has_stragglers(parts.ledger),
         steps_kept=parts.book().steps_kept(),
     )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headwater.domain.quarantine import REASONS, RETRY_ATTEMPTS_MAX, SLOW, TRANSIENT
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import InvalidRequest, NotFound
-from headwater.flow.drive.pending import expect_aside
+from headwater.flow.drive.retry_schedule import note_set_aside
 from headwater.storage.ledger.dismissals import (
     QuarantineKey,
     dismiss,
@@ -186,7 +186,7 @@ def apply_dismissal(plan: DismissalPlan, ledger: Ledger, *, now: datetime, by: s
     if plan.undo:
         undo_dismissals(ledger, keys)
         passing, slow = (sum(key.reason in reasons for key in keys) for reasons in (TRANSIENT, (SLOW,)))
-        expect_aside(ledger, now, passing, slow)
+        note_set_aside(ledger, now, passing, slow)
         return
     dismiss(ledger, keys, now=now, by=check_words("--by", by), because=check_words("--because", because))
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from headwater.domain.modality import Modality
 from headwater.domain.tables import EVENTS
-from headwater.flow.rows import Cut, are_spread
+from headwater.flow.rows import BatchLimit, are_spread
 from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import collect, iterate, read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
@@ -37,22 +37,22 @@ class Batch:
     repeats: bool = False
 
 
-def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = None) -> Batch | None:
+def next_batch(writer: TableWriter, begin: int, limit: BatchLimit, until: int | None = None) -> Batch | None:
     """What comes from `begin` on; None where nothing is there."""
     bronze = read_progress(writer.tables, EVENTS)
     there = bronze.next_seq
-    end = min(begin + cut.rows, there if until is None else min(there, until))
+    end = min(begin + limit.rows, there if until is None else min(there, until))
     if end <= begin:
         return None
     if are_spread(writer, end - begin):
-        return _spread(writer, begin, end, cut, repeats=bronze.repeats_from(begin))
+        return _spread(writer, begin, end, limit, repeats=bronze.repeats_from(begin))
     small = F.coalesce(F.octet_length("text") <= _SMALL_BYTES, F.lit(True))
     ahead = read_table(writer.spark, EVENTS).where(F.col("seq").between(begin, end - 1))
-    told = {"text": F.when(small, F.col("text")).alias("text")}
-    columns = [told.get(name, F.col(name)) for name in INPUT]
+    replaced = {"text": F.when(small, F.col("text")).alias("text")}
+    columns = [replaced.get(name, F.col(name)) for name in INPUT]
     weighed = (small.alias("small"), _weight().alias("weight"))
     rows = to_arrow(ahead.select("seq", *columns, "first_of_object", *weighed)).sort_by("seq")
-    fitting = _fitting(rows, cut)
+    fitting = _fitting(rows, limit)
     if fitting < len(rows):
         end = rows["seq"][fitting].as_py()
         rows = rows.slice(0, fitting)
@@ -68,16 +68,16 @@ def next_batch(writer: TableWriter, begin: int, cut: Cut, until: int | None = No
     )
 
 
-def _spread(writer: TableWriter, begin: int, end: int, cut: Cut, *, repeats: bool) -> Batch:
+def _spread(writer: TableWriter, begin: int, end: int, limit: BatchLimit, *, repeats: bool) -> Batch:
     """The same, of which the driver sees no row: how far it goes is told by sums over spans of equal length."""
     ahead = read_table(writer.spark, EVENTS).where(F.col("seq").between(begin, end - 1))
     span = max(1, -(-(end - begin) // _SPANS))
-    weight = F.least(_weight(), F.lit(cut.bytes + 1))
+    weight = F.least(_weight(), F.lit(limit.bytes + 1))
     sums = ahead.groupBy(F.floor((F.col("seq") - begin) / span).alias("span")).agg(F.sum(weight).alias("bytes"))
     total = 0
     for row in sorted(collect(sums)):
         total += row["bytes"]
-        if total > cut.bytes:
+        if total > limit.bytes:
             # At least one span: an object that is too large by itself is taken all the same.
             end = min(end, begin + max(1, row["span"]) * span)
             break
@@ -91,12 +91,12 @@ def _weight() -> Column:
     return F.greatest("pointer.size", F.coalesce(F.octet_length("text").cast("long"), F.lit(0)))
 
 
-def _fitting(rows: pa.Table, cut: Cut) -> int:
+def _fitting(rows: pa.Table, limit: BatchLimit) -> int:
     """How many of them, in their order; at least one."""
-    sizes = pc.min_element_wise(rows["weight"], cut.bytes + 1)
+    sizes = pc.min_element_wise(rows["weight"], limit.bytes + 1)
     textual = pc.is_in(rows["modality"], pa.array(_TEXTUAL))
     over = pc.or_(
-        pc.greater(pc.cumulative_sum(sizes), cut.bytes),
+        pc.greater(pc.cumulative_sum(sizes), limit.bytes),
         pc.greater(pc.cumulative_sum(pc.if_else(textual, sizes, 0)), _TEXT_BYTES),
     )
     first = pc.index(over, True).as_py()
@@ -104,6 +104,8 @@ def _fitting(rows: pa.Table, cut: Cut) -> int:
 
 
 def _with_long_texts(rows: pa.Table, long: DataFrame) -> pa.Table:
-    said = {row["seq"]: row["text"] for row in iterate(long.select("seq", "text"))}
-    texts = [said.get(seq, text) for seq, text in zip(rows["seq"].to_pylist(), rows["text"].to_pylist(), strict=True)]
+    texts_of = {row["seq"]: row["text"] for row in iterate(long.select("seq", "text"))}
+    texts = [
+        texts_of.get(seq, text) for seq, text in zip(rows["seq"].to_pylist(), rows["text"].to_pylist(), strict=True)
+    ]
     return rows.set_column(rows.schema.get_field_index("text"), "text", pa.array(texts, pa.string()))

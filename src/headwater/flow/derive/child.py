@@ -18,7 +18,7 @@ from headwater.domain.steps import PROBE, STEPS
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
 from headwater.flow.child.bounds import bound_memory, open_pipes
 from headwater.flow.child.frames import MESSAGE_BYTES_MAX, packed, read_message
-from headwater.flow.derive.call_pace import CallPace
+from headwater.flow.derive.call_times import CallTimes
 from headwater.flow.derive.fetch import Fetched, Fetcher
 from headwater.flow.derive.keeper import Keeper
 from headwater.flow.derive.source import Limits, Source
@@ -76,7 +76,7 @@ class Worker:
         self._runs: dict[tuple[str, str], Run] = {}
         self._replies = replies
         self.purse: Purse | None = None
-        self.pace = CallPace()
+        self.call_times = CallTimes()
 
     def ready(self) -> None:
         self._loading(False)
@@ -168,7 +168,7 @@ class _Attempt:
             text,
             allow=lambda seconds: self._tell(allow=seconds),
             patience=self._job.get("patience"),
-            pace=self._worker.pace,
+            call_times=self._worker.call_times,
         )
 
     def _tell_calling(self, begins: bool) -> None:
@@ -207,11 +207,11 @@ class _Attempt:
         os._exit(0)
 
     def _fault(self, tag: str, reason: str, detail: str) -> bool:
-        known, told = known_fault(reason, detail)
+        known, text = known_fault(reason, detail)
         if known == SLOW and self._job.get("patience") is None:
             # A model's own word: nobody waits for this object, and setting it aside again would never end.
-            known, told = "CRASHED", f"{SLOW}: {told}"
-        self._say(tag=tag, fault=[known, sound_text(told)[:DETAIL_MAX]])
+            known, text = "CRASHED", f"{SLOW}: {text}"
+        self._say(tag=tag, fault=[known, sound_text(text)[:DETAIL_MAX]])
         return False
 
     def _say(self, **message: Any) -> None:

@@ -38,7 +38,7 @@ def extract(source: Source, models: Models) -> StepResult:
         if scanned:
             scans += 1
             source.allow(SCAN_SECONDS)  # for the next one
-            source.pace.note(model.card, time.perf_counter() - page_begun)
+            source.call_times.note(model.card, time.perf_counter() - page_begun)
         page_begun = time.perf_counter()
         source.keep(lambda: result(so_far()), cheap=not scanned)
 

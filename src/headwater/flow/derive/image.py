@@ -48,13 +48,13 @@ def picture(source: Source, models: Models) -> StepResult:
         shown, _ = _decoded(image)
     source.allow(model.card.deadline_seconds)
     started = time.perf_counter()
-    told = checked_embedded(model.run([shown])[0], model.card.dimension)
+    embedded = checked_embedded(model.run([shown])[0], model.card.dimension)
     return {
-        "vector": told.vector.tolist(),
+        "vector": embedded.vector.tolist(),
         "model_seconds": round(time.perf_counter() - started, 4),
-        "tokens": told.tokens,
-        "cost": model.card.cost(images=1, tokens=told.tokens),
-        "attempts": told.attempts,
+        "tokens": embedded.tokens,
+        "cost": model.card.cost(images=1, tokens=embedded.tokens),
+        "attempts": embedded.attempts,
     }
 
 

@@ -87,9 +87,9 @@ def _checked_fact(name: str, value: object) -> Any:
 
 def _checked_vector(result: Row, dimension: int | None) -> StepResult:
     given = Embedded(result.get("vector"), result.get("tokens", 0), result.get("attempts", 1))  # type: ignore[arg-type]
-    told = checked_embedded(given, dimension)
-    effort = {"tokens": told.tokens, "attempts": told.attempts}
-    return {"vector": told.vector.tolist(), **effort, **_checked_amounts(result)}
+    embedded = checked_embedded(given, dimension)
+    effort = {"tokens": embedded.tokens, "attempts": embedded.attempts}
+    return {"vector": embedded.vector.tolist(), **effort, **_checked_amounts(result)}
 
 
 def _checked_amounts(result: Row) -> dict[str, float | None]:

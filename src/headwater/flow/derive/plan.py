@@ -14,14 +14,14 @@ from headwater.flow.models.loaded import Models, models_of
 from headwater.settings import Settings
 
 
-def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int = 1, afresh: str = "") -> Work:
+def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int = 1, reload: str = "") -> Work:
     """Every model that is kept for each step. Loads none: a card tells who will have made a row."""
     models = models_of(settings)
     steps = {
         modality.value: tuple(planned for step in modality.steps for planned in _planned(step, models, book))
         for modality in Modality
     }
-    return Work(steps, settings, now, share, afresh)
+    return Work(steps, settings, now, share, reload)
 
 
 def only_by(book: ModelBook, model: KnownModel) -> ModelBook:

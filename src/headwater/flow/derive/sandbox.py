@@ -91,14 +91,14 @@ class Sandbox:
 
         Raises Unavailable where the raw store does not answer: that is no object's fault.
         """
-        told = answered or _nobody
+        on_answer = answered or _nobody
         terms = terms or Terms()
         results: dict[int, Result] = {}
         while left := [number for number in range(len(jobs)) if number not in results]:
             if (fault := terms.exhausted) is not None:
                 results |= {number: {jobs[number]["steps"][0]["tag"]: {"fault": fault, "cost": 0.0}} for number in left}
                 break
-            run = self._run([jobs[number] for number in left], threads, terms, _renumbered(told, left))
+            run = self._run([jobs[number] for number in left], threads, terms, _renumbered(on_answer, left))
             results |= {left[number]: result for number, result in run.finished.items()}
             if run.trouble is None:
                 continue
@@ -106,7 +106,7 @@ class Sandbox:
             for number, lost in _lost(run, len(left)).items():
                 results[left[number]] = again = self._again(jobs[left[number]], lost, terms)
                 for tag in again.keys() - lost.result.keys():
-                    told(left[number], tag, again[tag])
+                    on_answer(left[number], tag, again[tag])
         return [results[number] for number in range(len(jobs))]
 
     def start(self) -> None:
@@ -204,14 +204,14 @@ def _verdict(tag: str, kept: tuple[str, Any] | None, trouble: Trouble, billed: f
 
 def _set_aside(steps: Sequence[Mapping[str, Any]], trouble: Trouble, billed: float) -> Result:
     """Every step that is left; where one of them speaks for the whole object, that one for all."""
-    told = [step for step in steps if step["step"] in {VERIFY, WHOLE_OBJECT}][:1] or steps
-    return {step["tag"]: {"fault": trouble, "cost": billed if step is told[0] else 0.0} for step in told}
+    chosen = [step for step in steps if step["step"] in {VERIFY, WHOLE_OBJECT}][:1] or steps
+    return {step["tag"]: {"fault": trouble, "cost": billed if step is chosen[0] else 0.0} for step in chosen}
 
 
 def _nobody(number: int, tag: str, answer: Answer) -> None:
     pass
 
 
-def _renumbered(told: Answered, numbers: Sequence[int]) -> Answered:
+def _renumbered(on_answer: Answered, numbers: Sequence[int]) -> Answered:
     """For a child that was given only some of the jobs."""
-    return lambda number, tag, answer: told(numbers[number], tag, answer)
+    return lambda number, tag, answer: on_answer(numbers[number], tag, answer)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from headwater.errors import DataFault
-from headwater.flow.derive.call_pace import CallPace
+from headwater.flow.derive.call_times import CallTimes
 from headwater.flow.models.port import ModelCard
 from headwater.settings import BY_NAME
 
@@ -52,8 +52,8 @@ class Source:
     """`content` is the bytes themselves, or a file where they are many.
 
     `allow` asks for more time for the step at hand. `keep` is given what a step has so far, as a function that tells
-    it: if the time runs out, that is its answer. `patience` is how long the batch waits for this object, and `pace` how
-    long the calls of each model take.
+    it: if the time runs out, that is its answer. `patience` is how long the batch waits for this object, and
+    `call_times` how long the calls of each model take.
     """
 
     content: bytes | Path
@@ -63,7 +63,7 @@ class Source:
     allow: Callable[[float], None] = field(default=_say_nothing)
     keep: Keep = field(default=_keep_nothing)
     patience: float | None = None
-    pace: CallPace = field(default_factory=CallPace)
+    call_times: CallTimes = field(default_factory=CallTimes)
 
     @property
     def size(self) -> int:
@@ -101,6 +101,6 @@ class Source:
         """
         if self.patience is None:
             return
-        fit = self.pace.calls_within(self.patience, card)
+        fit = self.call_times.calls_within(self.patience, card)
         if most > fit and count(fit + 1) > fit:
             raise DataFault("SLOW", f"It takes more than {fit} calls of {card.name}: derived beside the run.")

@@ -29,15 +29,22 @@ from headwater.domain.progress import Progress
 from headwater.domain.quarantine import SLOW, TRANSIENT
 from headwater.domain.steps import STEPS, derived_tables
 from headwater.domain.tables import EVENTS, QUARANTINE, Table
-from headwater.flow import rows as them
+from headwater.flow import rows as batch_rows
 from headwater.flow.derive.batch import INPUT, next_batch
 from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.outcome import SCHEMA, TABLES
 from headwater.flow.derive.work import Work
 from headwater.flow.derive.worker import derive_batches
 from headwater.flow.models.spending import OVER_BUDGET
-from headwater.flow.parts import deal, deal_in_order, kept, run_parts, sound_errors, spread
-from headwater.flow.rows import Cut
+from headwater.flow.partitions import (
+    balanced_partitions,
+    map_partitions,
+    partitions_in_order,
+    persisted_on_disk,
+    picklable_errors,
+    repartition_balanced,
+)
+from headwater.flow.rows import BatchLimit
 from headwater.flow.runner import Committed
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.storage.tables.read_progress import read_progress
@@ -67,10 +74,12 @@ class Derived:
 # Rows of an outcome that belong to a table, on their way into it; how many it took.
 PublishRows = Callable[[Table, Rows], int]
 # Told how many rows may mend themselves, and how many were too slow, before they are set aside.
-Expect = Callable[[int, int], None]
+OnSetAside = Callable[[int, int], None]
 
 
-def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect: Expect) -> Derived | None:
+def derive_next(
+    writer: TableWriter, work: Work, limit: BatchLimit, workers: int, on_set_aside: OnSetAside
+) -> Derived | None:
     """One batch of what is pending, in the order of arrival; None when there is nothing.
 
     A model that is kept and behind, because the catalog was restored from before it was brought in, comes first: else
@@ -79,26 +88,26 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect:
     planned = work.planned()
     moved = derived_tables({step.name for step in planned.values()})
     progress = {table.name: read_progress(writer.tables, table) for table in (QUARANTINE, *moved)}
-    reached = {name: told.seq_of(EVENTS.name) for name, told in progress.items()}
+    reached = {name: table.seq_of(EVENTS.name) for name, table in progress.items()}
     live = {tag for tag, step in planned.items() if progress[step.table].seq_of(step.position) >= reached[step.table]}
     for tag in planned.keys() - live:
-        made = replay_next(writer, work, tag, cut, workers, reached[planned[tag].table], expect)
+        made = replay_next(writer, work, tag, limit, workers, reached[planned[tag].table], on_set_aside)
         if made is not None:
             return made
     begin, until = _begin(progress)
-    batch = next_batch(writer, begin, cut, until)
+    batch = next_batch(writer, begin, limit, until)
     if batch is None:
         return None
 
     def publish_live(table: Table, rows: Rows) -> int:
         if table.name not in reached:
             return 0
-        unseen = them.select(them.at_least(rows, "event_seq", reached[table.name]), table.columns)
+        unseen = batch_rows.select(batch_rows.at_least(rows, "event_seq", reached[table.name]), table.columns)
         if reached[table.name] > begin and (table is QUARANTINE or until is not None):
             # What went well before may fail now, or the other way round, and must not be gone from everywhere.
-            seen = them.below(rows, "event_seq", reached[table.name])
-            unseen = them.together(unseen, _missing(writer, table, seen, of_any_time=batch.repeats))
-        if table is QUARANTINE and until is None and them.are_none(unseen):
+            seen = batch_rows.below(rows, "event_seq", reached[table.name])
+            unseen = batch_rows.together(unseen, _missing(writer, table, seen, of_any_time=batch.repeats))
+        if table is QUARANTINE and until is None and batch_rows.are_none(unseen):
             return 0  # its position only tells what it has already, so it may lag behind
         if batch.repeats:
             unseen = _missing(writer, table, unseen, of_any_time=True)
@@ -106,7 +115,7 @@ def derive_next(writer: TableWriter, work: Work, cut: Cut, workers: int, expect:
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
         return writer.publish(table, unseen, position, since=progress[table.name], stage="derive")
 
-    return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live, expect))
+    return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live, on_set_aside))
 
 
 def is_cut_short(writer: TableWriter, book: ModelBook) -> bool:
@@ -114,11 +123,11 @@ def is_cut_short(writer: TableWriter, book: ModelBook) -> bool:
     progress = {
         table.name: read_progress(writer.tables, table) for table in (QUARANTINE, *derived_tables(book.steps_kept()))
     }
-    return max(told.seq_of(EVENTS.name) for told in progress.values()) > _begin(progress)[0]
+    return max(table.seq_of(EVENTS.name) for table in progress.values()) > _begin(progress)[0]
 
 
 def replay_next(
-    writer: TableWriter, work: Work, tag: str, cut: Cut, workers: int, until: int, expect: Expect
+    writer: TableWriter, work: Work, tag: str, limit: BatchLimit, workers: int, until: int, on_set_aside: OnSetAside
 ) -> Derived | None:
     """One batch for a model that is behind, up to where its step's others are or to `until`; None when it is there.
 
@@ -129,19 +138,19 @@ def replay_next(
     table = next(table for table in TABLES if table.name == step.table)
     progress = read_progress(writer.tables, table)
     reached = read_progress(writer.tables, STEPS[step.name].frontier).seq_of(EVENTS.name)
-    batch = next_batch(writer, progress.seq_of(step.position), cut, until=min(until, reached))
+    batch = next_batch(writer, progress.seq_of(step.position), limit, until=min(until, reached))
     if batch is None:
         return None
     modalities = [modality for modality, steps in work.steps.items() if tag in {step.tag for step in steps}]
-    pending = them.among(batch.pending, "modality", modalities)
+    pending = batch_rows.among(batch.pending, "modality", modalities)
     begin, end = progress.seq_of(step.position), batch.end
-    held = held_objects(writer.spark, begin, end, them.bounds(pending, "occurred_at"))
-    pending = them.without(pending, "event_id", held.select("event_id"))
+    held = held_objects(writer.spark, begin, end, batch_rows.bounds(pending, "occurred_at"))
+    pending = batch_rows.without(pending, "event_id", held.select("event_id"))
 
     def only_paid(rows: Rows) -> Rows:
         nonlocal end
         end = min(end, _first_unpaid(rows, end))
-        return them.below(rows, "event_seq", end) if end < batch.end else rows
+        return batch_rows.below(rows, "event_seq", end) if end < batch.end else rows
 
     def publish_missing(target: Table, rows: Rows) -> int:
         position = {step.position: end} if target is table else {}
@@ -151,9 +160,9 @@ def replay_next(
             # By their own time once all that was rolled back is there again: each batch would read all of the table.
             rows = _missing(writer, target, rows, of_any_time=bool(read_progress(writer.tables, EVENTS).redo))
         since = progress if target is table else None
-        return writer.publish(target, them.select(rows, target.columns), position, since=since, stage="derive")
+        return writer.publish(target, batch_rows.select(rows, target.columns), position, since=since, stage="derive")
 
-    made = _derive(writer, pending, work.only({tag}), workers, publish_missing, expect, only_paid)
+    made = _derive(writer, pending, work.only({tag}), workers, publish_missing, on_set_aside, only_paid)
     return Derived(end - begin, *made, over=end < batch.end)
 
 
@@ -173,7 +182,9 @@ def held_objects(spark: SparkSession, first: int, end: int, times: tuple[datetim
     return read_table(spark, QUARANTINE).where(near & (F.col("step") == WHOLE_OBJECT) & for_good)
 
 
-def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: int, expect: Expect) -> Derived:
+def derive_again(
+    writer: TableWriter, pending: DataFrame, work: Work, workers: int, on_set_aside: OnSetAside
+) -> Derived:
     """The same for any other set of objects: rows that a table has already are left alone.
 
     `pending` has seq (any number), the columns of an event, `attempts` so far and `only` (a step, a step's tag, or null
@@ -186,21 +197,21 @@ def derive_again(writer: TableWriter, pending: DataFrame, work: Work, workers: i
         return writer.publish(table, missing, {}, stage="derive", aside=aside)
 
     held = to_arrow(pending.select("seq", *INPUT, "attempts", "only"))
-    return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, expect))
+    return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, on_set_aside))
 
 
 def _begin(progress: Mapping[str, Progress]) -> tuple[int, int | None]:
     """Where derive goes on. Quarantine, which moves only when it gets something, has no say in it, unless it was rolled
     back: then its rows up to where it had been, the second number, are to be made again before anything else."""
     aside, seq = progress[QUARANTINE.name], progress[QUARANTINE.name].seq_of(EVENTS.name)
-    others = min(told.seq_of(EVENTS.name) for name, told in progress.items() if name != QUARANTINE.name)
+    others = min(table.seq_of(EVENTS.name) for name, table in progress.items() if name != QUARANTINE.name)
     until = min(others, aside.redo.get(EVENTS.name, 0))
     return (seq, until) if seq < until else (others, None)
 
 
 def _missing(writer: TableWriter, table: Table, rows: Rows, *, of_any_time: bool = False) -> Rows:
     key = table.key if table is not QUARANTINE else ("event_id", "step", "fingerprint", "attempts")
-    return writer.not_yet_in(table, them.select(rows, table.columns), key, of_any_time=of_any_time)
+    return writer.not_yet_in(table, batch_rows.select(rows, table.columns), key, of_any_time=of_any_time)
 
 
 def _first_unpaid(rows: Rows, end: int) -> int:
@@ -217,7 +228,7 @@ def _derive(
     work: Work,
     workers: int,
     publish_rows: PublishRows,
-    expect: Expect,
+    on_set_aside: OnSetAside,
     choose: Callable[[Rows], Rows] = lambda rows: rows,
 ) -> tuple[dict[str, int], dict[str, Spent], int, int]:
     """`choose` takes what is published of the outcome; what it took to make, it all took."""
@@ -225,11 +236,11 @@ def _derive(
         efforts, outcome = spent_by_tag(made), choose(made)
 
         def publish_of(table: Table) -> int:
-            return publish_rows(table, them.equal(outcome, "table", table.name))
+            return publish_rows(table, batch_rows.equal(outcome, "table", table.name))
 
-        passing = them.count(them.among(outcome, "reason", TRANSIENT))
-        slow = them.count(them.equal(outcome, "reason", SLOW))
-        expect(passing, slow)
+        passing = batch_rows.count(batch_rows.among(outcome, "reason", TRANSIENT))
+        slow = batch_rows.count(batch_rows.equal(outcome, "reason", SLOW))
+        on_set_aside(passing, slow)
         published = {QUARANTINE.name: publish_of(QUARANTINE)}
         faults.point("derive.quarantined")
         # A commit is mostly waiting, and each table remembers by itself how far it has come.
@@ -246,13 +257,13 @@ def _outcome(writer: TableWriter, pending: Rows, work: Work, workers: int) -> It
         pointer = pending["pointer"].combine_chunks()
         contents = pointer.field("checksum")
         if work.purse is not None:
-            parts = deal_in_order(pending, contents, workers)
+            parts = partitions_in_order(pending, contents, workers)
         else:
-            parts = deal(pending, contents, pending["modality"], pointer.field("size"), workers)
-        yield run_parts(writer.spark, parts, derive_batches(work), SCHEMA)
+            parts = balanced_partitions(pending, contents, pending["modality"], pointer.field("size"), workers)
+        yield map_partitions(writer.spark, parts, derive_batches(work), SCHEMA)
         return
     kinds = [modality.value for modality in Modality]
-    dealt = spread(pending, "pointer.checksum", "modality", kinds, "pointer.size", workers)
-    made = dealt.mapInArrow(sound_errors(derive_batches(work)), from_arrow_schema(SCHEMA))
-    with kept(made) as outcome:
+    dealt = repartition_balanced(pending, "pointer.checksum", "modality", kinds, "pointer.size", workers)
+    made = dealt.mapInArrow(picklable_errors(derive_batches(work)), from_arrow_schema(SCHEMA))
+    with persisted_on_disk(made) as outcome:
         yield outcome

@@ -15,7 +15,7 @@ import numpy as np
 from headwater.domain.locator import Segment
 from headwater.errors import DataFault
 from headwater.flow.derive.audio import heard
-from headwater.flow.derive.call_pace import is_elsewhere
+from headwater.flow.derive.call_times import is_elsewhere
 from headwater.flow.derive.containers import container_of
 from headwater.flow.derive.decoding import VIDEO_CONTAINERS, Earning, duration_of, opened, packets, sound_blocks
 from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
@@ -83,7 +83,7 @@ def caption(source: Source, models: Models) -> StepResult:
 
     for frame in key_frames(source):
         source.allow(model.card.deadline_seconds)
-        with source.pace.timed(model.card):
+        with source.call_times.timed(model.card):
             said = model.run([frame.picture])[0]
         read.append((frame, scaled(said, frame.scale)))
         source.keep(so_far)

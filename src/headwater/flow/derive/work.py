@@ -40,7 +40,7 @@ class PlannedStep:
 class Work:
     """All that travels to the workers. `now` stamps every row of the batch; `share` is how many workers there are.
 
-    `afresh` names a wish to start anew: what a worker knows of endpoints that were down is then forgotten, once a name.
+    `reload` names a wish to start anew: what a worker knows of endpoints that were down is forgotten, once a name.
     `patience` is how many seconds the batch waits for one object; None is as long as the limits say. `purse` is what
     each worker may spend; `alone` says that it has one object in hand at a time, whatever its models would bear.
     """
@@ -49,7 +49,7 @@ class Work:
     settings: Settings
     now: datetime
     share: int = 1
-    afresh: str = ""
+    reload: str = ""
     patience: float | None = None
     purse: float | None = None
     alone: bool = False

@@ -29,7 +29,7 @@ from headwater.storage.memo.memo import Memo, open_memo
 
 Content = tuple[str, ...]
 Answers = dict[str, Answer]  # by tag
-Told = tuple[Content, str, bool]  # with the step's tag, and whether it was good
+Answered = tuple[Content, str, bool]  # with the step's tag, and whether it was good
 
 # Cheap objects go to the sandbox many at a time, dear ones singly: what is in hand at a kill is at most this much work.
 _PACE_SECONDS: Final = 0.2
@@ -41,19 +41,19 @@ _VERIFY: Final = StepJob(VERIFY, VERIFY)
 
 def derive_batches(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        desk = _desk(work)
-        desk.memo.refresh()
+        worker = _worker_for(work)
+        worker.memo.refresh()
         for batch in batches:
-            outcomes = desk.outcomes(batch.to_pylist())
+            outcomes = worker.outcomes(batch.to_pylist())
             for rows in grouped(outcomes, _letters, most_bytes=_BATCH_LETTERS, most_items=len(SCHEMA) * batch.num_rows):
                 yield pa.RecordBatch.from_pylist(list(rows), schema=SCHEMA)
 
     return run
 
 
-def derive_soon(work: Work) -> Callable[[], None]:
+def sandbox_start(work: Work) -> Callable[[], None]:
     """What a worker can do before there is anything to do."""
-    return lambda: _desk(work).open()
+    return lambda: _worker_for(work).open()
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Object:
         return self.verified or self.fault is not None
 
 
-class _Desk:
+class _PartitionWorker:
     """A worker's place of work: its sandbox, its way to the memo, and how fast it goes."""
 
     def __init__(self, work: Work) -> None:
@@ -96,7 +96,7 @@ class _Desk:
     def outcomes(self, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         """For each object one row a step, or one quarantine row where the object as a whole is no good."""
         start, threads = 0, self.work.threads
-        told: set[Told] = set()
+        answered: set[Answered] = set()
         # With several under way at once there must be enough to choose from.
         least = 1 if threads == 1 else 4 * threads
         while start < len(rows):
@@ -106,17 +106,17 @@ class _Desk:
             results = self._results(part)
             self._pace = max(1, min(_PACE_OBJECTS, int(len(part) * _PACE_SECONDS / (time.monotonic() - begun + 1e-6))))
             for row, result in zip(part, results, strict=True):
-                yield from self._rows_of(row, result, told)
+                yield from self._rows_of(row, result, answered)
 
-    def _rows_of(self, row: Row, results: Answers, told: set[Told]) -> Iterator[dict[str, Any]]:
-        """`told` are the answers that equal objects had: no model was called, and none was paid, a second time."""
+    def _rows_of(self, row: Row, results: Answers, answered: set[Answered]) -> Iterator[dict[str, Any]]:
+        """`answered` are the answers that equal objects had: no model was called, and none was paid, a second time."""
         now, content = self.work.now, _Object(row).content
         for step in self._steps(row):
             answer = results.get(step.tag)
             if answer is None:
                 continue  # an earlier fault spoke for the whole object
-            again = (key := (content, step.tag, "ok" in answer)) in told and row["modality"] != Modality.CHAT
-            told.add(key)
+            again = (key := (content, step.tag, "ok" in answer)) in answered and row["modality"] != Modality.CHAT
+            answered.add(key)
             if "fault" in answer:
                 reason, detail = answer["fault"]
                 cost = 0.0 if again else answer.get("cost", 0.0)
@@ -266,15 +266,15 @@ def _message(row: Row, steps: Sequence[PlannedStep]) -> Answers:
         return {steps[0].tag: {"fault": (fault.reason, fault.detail)}}
 
 
-_open_desk: _Desk | None = None
+_kept_worker: _PartitionWorker | None = None
 
 
-def _desk(work: Work) -> _Desk:
+def _worker_for(work: Work) -> _PartitionWorker:
     """Kept while the same sandbox is asked for: its child has the models loaded."""
-    global _open_desk
-    if _open_desk is None or _open_desk.work.settings != work.settings:
-        _open_desk = _Desk(work)
-    elif work.afresh not in {"", _open_desk.work.afresh}:
-        _open_desk.start_anew()
-    _open_desk.work, _open_desk.terms = work, Terms(work.patience, purse_of_attempt(work.purse))
-    return _open_desk
+    global _kept_worker
+    if _kept_worker is None or _kept_worker.work.settings != work.settings:
+        _kept_worker = _PartitionWorker(work)
+    elif work.reload not in {"", _kept_worker.work.reload}:
+        _kept_worker.start_anew()
+    _kept_worker.work, _kept_worker.terms = work, Terms(work.patience, purse_of_attempt(work.purse))
+    return _kept_worker

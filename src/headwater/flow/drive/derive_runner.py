@@ -6,11 +6,11 @@ import time
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import derive_next, is_cut_short
 from headwater.flow.derive.work import Work
-from headwater.flow.drive.pace import Pace
-from headwater.flow.drive.pending import aside_expected, is_due
+from headwater.flow.drive.batch_size import BatchSize
 from headwater.flow.drive.retry import Retrying, note_due
+from headwater.flow.drive.retry_schedule import is_retry_due, note_set_aside_in
 from headwater.flow.drive.stragglers import Stragglers
-from headwater.flow.rows import Cut, batch_cut
+from headwater.flow.rows import BatchLimit, batch_limit
 from headwater.flow.runner import Committed, Record, RunContext, StageRunner
 from headwater.flow.spent import Spent
 
@@ -19,22 +19,22 @@ class DeriveRunner(StageRunner):
     def __init__(self, context: RunContext, record: Record) -> None:
         super().__init__(context, record)
         self.stragglers = Stragglers(context.writer, context.ledger, context.clock, record)
-        self._expect_aside = aside_expected(context.ledger, context.clock)
-        self._pace = Pace(context.settings.number("run.batch_seconds"), batch_cut(context.writer).rows)
+        self._on_set_aside = note_set_aside_in(context.ledger, context.clock)
+        self._batch_size = BatchSize(context.settings.number("run.batch_seconds"), batch_limit(context.writer).rows)
 
     def start(self) -> None:
         self.stragglers.start()
 
     def run_batch(self) -> Committed | None:
         """In the order of arrival."""
-        cut = batch_cut(self.context.writer)
-        cut = Cut(self._pace.within(cut.rows), cut.bytes)
+        limit = batch_limit(self.context.writer)
+        limit = BatchLimit(self._batch_size.within(limit.rows), limit.bytes)
         work = self._work()
         begun = time.monotonic()
-        derived = derive_next(self.context.writer, work, cut, self.context.workers, self._expect_aside)
+        derived = derive_next(self.context.writer, work, limit, self.context.workers, self._on_set_aside)
         if derived is None:
             return None
-        self._pace.learn(derived.events, time.monotonic() - begun)
+        self._batch_size.learn(derived.events, time.monotonic() - begun)
         if derived.slow:
             self.stragglers.expect()
         return derived.to_committed(work.labels())
@@ -42,7 +42,7 @@ class DeriveRunner(StageRunner):
     def run_idle(self) -> bool:
         """What was down for a while is tried again when its time has come."""
         ledger, clock = self.context.ledger, self.context.clock
-        if not is_due(ledger, clock()):
+        if not is_retry_due(ledger, clock()):
             return False
         begun, book = time.monotonic(), self.context.book()
         spent: dict[str, Spent] = {}

@@ -4,7 +4,7 @@ from headwater.domain.steps import EMBED
 from headwater.domain.tables import EMBEDDINGS
 from headwater.flow.drive.outage import Outage
 from headwater.flow.embed.stage import EmbedderDown, Embeddings, embed_next
-from headwater.flow.rows import batch_cut
+from headwater.flow.rows import batch_limit
 from headwater.flow.runner import Committed, Record, RunContext, StageRunner
 from headwater.storage.tables.read_progress import read_progress
 
@@ -26,5 +26,5 @@ class EmbedRunner(StageRunner):
         self._embedder.require_over()
 
     def _embed(self) -> Embeddings | None:
-        kept, most = self.context.book().kept(EMBED.name), batch_cut(self.context.writer).rows
+        kept, most = self.context.book().kept(EMBED.name), batch_limit(self.context.writer).rows
         return embed_next(self.context.writer, kept, batch_rows=most, clock=self.context.clock)

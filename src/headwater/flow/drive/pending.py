@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cache
 
-from headwater.clock import Clock, parse_time, to_text
 from headwater.domain.progress import Progress
-from headwater.domain.quarantine import RETRY_DUE, RETRY_SECONDS_MIN, STRAGGLERS
 from headwater.domain.steps import derived_tables
 from headwater.domain.tables import EMBEDDINGS, EVENTS, QUARANTINE, Table
 from headwater.flow.log.identity import Unread
 from headwater.flow.map import DERIVE, FLOW, INDEX, LOG, Flow, Stage, tables_of
-from headwater.storage.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +33,6 @@ class Pending:
 
     def to_dict(self) -> dict[str, int]:
         return dict(self.by_stage)
-
-
-def is_due(ledger: Ledger, now: datetime) -> bool:
-    """Whether something in quarantine has waited long enough to be tried again by itself."""
-    due = ledger.fact(RETRY_DUE)
-    return bool(due) and parse_time(str(due)) <= now
-
-
-def expect_due(ledger: Ledger, now: datetime) -> None:
-    """Something was set aside that may mend itself: it is due after the shortest wait, unless something is before."""
-    soon = to_text(now + timedelta(seconds=RETRY_SECONDS_MIN))
-    ledger.change_fact(RETRY_DUE, lambda found: min(found, soon) if found else soon)
-
-
-def expect_aside(ledger: Ledger, now: datetime, passing: int, slow: int) -> None:
-    """So many rows are about to be set aside that somebody must come back for. Said before they are: after a kill in
-    between, one look too many is made, and none too few."""
-    if passing:
-        expect_due(ledger, now)
-    if slow:
-        ledger.set_fact(STRAGGLERS, "yes")
-
-
-def aside_expected(ledger: Ledger, clock: Clock) -> Callable[[int, int], None]:
-    """The same as a function that derive calls before it sets rows aside."""
-    return lambda passing, slow: expect_aside(ledger, clock(), passing, slow)
-
-
-def has_stragglers(ledger: Ledger) -> bool:
-    """Whether objects were set aside, because their batch did not wait for them, and are not done yet."""
-    return bool(ledger.fact(STRAGGLERS))
 
 
 def find_pending(

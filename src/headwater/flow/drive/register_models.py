@@ -1,4 +1,4 @@
-"""Introduce: the models of the settings to the lake's book."""
+"""Register models: those of the settings, and one that is named for some objects, in the lake's book."""
 
 from headwater import telemetry
 from headwater.clock import Clock
@@ -24,7 +24,7 @@ def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
         telemetry.note("setting.unheeded", level="warning", detail=sentence)
 
 
-def introduce(settings: Settings, ledger: Ledger, clock: Clock, name: str) -> KnownModel:
+def register_model(settings: Settings, ledger: Ledger, clock: Clock, name: str) -> KnownModel:
     """A model that the book may not know yet, for some objects only."""
     models = models_of(settings)
     step = step_of(models, name)

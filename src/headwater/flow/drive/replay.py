@@ -19,14 +19,14 @@ from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.flow import map as flow
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import Derived, replay_next
-from headwater.flow.drive.pace import Pace
-from headwater.flow.drive.pending import aside_expected, expect_aside
+from headwater.flow.drive.batch_size import BatchSize
+from headwater.flow.drive.retry_schedule import note_set_aside, note_set_aside_in
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
 from headwater.flow.models.choice import card_of, require_same
 from headwater.flow.models.loaded import models_of
 from headwater.flow.models.port import ModelCard
-from headwater.flow.rows import Cut, batch_cut, driver_rows
+from headwater.flow.rows import BatchLimit, batch_limit, driver_rows
 from headwater.flow.spent import Spent
 from headwater.storage.ledger.model_book import change_book, read_book
 from headwater.storage.tables.read_progress import read_progress
@@ -59,7 +59,7 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
         if resting is not flow.DERIVE:
             run.derivation.end_cut_short()
         run.follow(resting=resting)
-        pace = Pace(run.settings.number("run.batch_seconds"), batch_cut(run.writer).rows)
+        batch_size = BatchSize(run.settings.number("run.batch_seconds"), batch_limit(run.writer).rows)
         alone = not _is_priced_before(run, known)
         while not run.stop.is_set():
             run.check()
@@ -68,10 +68,10 @@ def replay(run: Run, known: KnownModel, allow: Allow) -> bool:
                 break
             # As long as it is not known to have caught up, the stage must not go on without it.
             with run.held_back(flow.EMBED) if known.step == EMBED.name else nullcontext():
-                made = _step(run, known, may, pace, alone=alone)
+                made = _step(run, known, may, batch_size, alone=alone)
                 if made is None:
                     # From here on what it left is tried again by every run.
-                    expect_aside(run.ledger, run.clock(), passing=1, slow=1)
+                    note_set_aside(run.ledger, run.clock(), passing=1, slow=1)
                     _caught_up(run, known)
             if made is not None and made.over:
                 if alone:
@@ -113,13 +113,15 @@ def _is_priced_before(run: Run, known: KnownModel) -> bool:
     return known.step != EMBED.name and _card(run, known).price_unit != "1k_tokens"
 
 
-def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | Embeddings | None:
+def _step(
+    run: Run, known: KnownModel, may: Allowance, batch_size: BatchSize, *, alone: bool
+) -> Derived | Embeddings | None:
     begun = time.monotonic()
-    made = _embed(run, known, may) if known.step == EMBED.name else _derive(run, known, may, pace, alone=alone)
+    made = _embed(run, known, may) if known.step == EMBED.name else _derive(run, known, may, batch_size, alone=alone)
     if made is None:
         return None
     seen = made.texts if isinstance(made, Embeddings) else made.events
-    pace.learn(seen, time.monotonic() - begun)
+    batch_size.learn(seen, time.monotonic() - begun)
     effort = made.efforts.get(_tag(known), Spent())
     done = made.texts if isinstance(made, Embeddings) else effort.calls + effort.remembered + effort.faults
     run.wake_readers(flow.EMBED if known.step == EMBED.name else flow.DERIVE)
@@ -131,19 +133,21 @@ def _step(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: boo
     return made
 
 
-def _derive(run: Run, known: KnownModel, may: Allowance, pace: Pace, *, alone: bool) -> Derived | None:
+def _derive(run: Run, known: KnownModel, may: Allowance, batch_size: BatchSize, *, alone: bool) -> Derived | None:
     workers = run.spark.sparkContext.defaultParallelism
     book = only_by(read_book(run.ledger), known)
     work = plan_work(run.settings, book, now=run.clock(), share=workers)
     if not work.planned()[_tag(known)].paid:  # what is paid is paid within its budget: nothing of it is set aside
         work = work.hurried()
-    cut = batch_cut(run.writer)
-    cut = Cut(pace.within(cut.rows), cut.bytes)
+    limit = batch_limit(run.writer)
+    limit = BatchLimit(batch_size.within(limit.rows), limit.bytes)
     if may.money is not None:
         workers = 1 if alone else workers
         work = replace(work, purse=may.money / workers, alone=alone)
-        cut = Cut(min(cut.rows, driver_rows(run.writer)), cut.bytes)
-    return replay_next(run.writer, work, _tag(known), cut, workers, may.until, aside_expected(run.ledger, run.clock))
+        limit = BatchLimit(min(limit.rows, driver_rows(run.writer)), limit.bytes)
+    return replay_next(
+        run.writer, work, _tag(known), limit, workers, may.until, note_set_aside_in(run.ledger, run.clock)
+    )
 
 
 def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:

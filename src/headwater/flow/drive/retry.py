@@ -41,7 +41,7 @@ from headwater.flow.derive.child import WHOLE_OBJECT
 from headwater.flow.derive.plan import only_by, plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.derive.work import Work
-from headwater.flow.drive.pending import aside_expected
+from headwater.flow.drive.retry_schedule import note_set_aside_in
 from headwater.flow.embed.stage import embed_again
 from headwater.flow.spent import Spent, add_efforts
 from headwater.storage.ledger.claims import KEYS_PER_QUERY
@@ -69,7 +69,7 @@ class Retrying:
     book: ModelBook
     clock: Clock
     model: KnownModel | None = None
-    afresh: str = ""
+    reload: str = ""
     hurried: bool = False  # in a run that others wait for
 
     def all_of(self, reason: str | None, spent: dict[str, Spent]) -> Retried:
@@ -77,7 +77,7 @@ class Retrying:
         chosen = ~F.col("reason").isin(*FINAL)
         chosen = chosen & (F.col("reason") == reason) if reason else chosen
         chosen = chosen & (F.col("step") == self.model.step) if self.model else chosen
-        return replace(self, afresh=uuid.uuid4().hex)._portions(chosen, spent)
+        return replace(self, reload=uuid.uuid4().hex)._portions(chosen, spent)
 
     def due(self, spent: dict[str, Spent]) -> Retried:
         """What was down for a while and has waited long enough."""
@@ -145,14 +145,14 @@ class Retrying:
             return 0
         work = self._work()
         work = work.hurried() if self.hurried else work
-        expect = aside_expected(self.ledger, self.clock)
+        expect = note_set_aside_in(self.ledger, self.clock)
         derived = derive_again(self.writer, pending, work, self._tasks, expect)
         add_efforts(spent, derived.efforts)
         return derived.quarantined
 
     def _work(self) -> Work:
         book = only_by(self.book, self.model) if self.model else self.book
-        return plan_work(self.writer.settings, book, now=self.clock(), share=self._tasks, afresh=self.afresh)
+        return plan_work(self.writer.settings, book, now=self.clock(), share=self._tasks, reload=self.reload)
 
     @property
     def _tasks(self) -> int:
@@ -166,7 +166,7 @@ class Retrying:
         quarantined = 0
         for start in range(0, len(objects), _OBJECTS_AT_ONCE):
             part = {row["object_id"]: row["occurred_at"] for row in objects[start : start + _OBJECTS_AT_ONCE]}
-            made = embed_again(self.writer, embedders, part, self.clock, self.afresh)
+            made = embed_again(self.writer, embedders, part, self.clock, self.reload)
             add_efforts(spent, made.efforts)
             quarantined += made.quarantined
         return quarantined

@@ -16,17 +16,17 @@ from headwater.clock import Clock
 from headwater.domain.quarantine import Retried
 from headwater.errors import InternalError
 from headwater.flow.derive.work import Work
-from headwater.flow.derive.worker import derive_soon
+from headwater.flow.derive.worker import sandbox_start
 from headwater.flow.drive.account import Account
 from headwater.flow.drive.derive_runner import DeriveRunner
 from headwater.flow.drive.intake import Intake
 from headwater.flow.drive.lanes import CallersThread, Lane, OwnThread, Turns
-from headwater.flow.drive.register_models import introduce, settle_models
+from headwater.flow.drive.register_models import register_model, settle_models
 from headwater.flow.drive.retry import Retrying, note_due
 from headwater.flow.drive.stopping import jobs_cancelled
 from headwater.flow.map import DEFAULT_POOL, DERIVE, FLOW, LOG, Flow, Stage, names_counted, stages_by_pool
 from headwater.flow.models.registry import find_place
-from headwater.flow.parts import wake_workers
+from headwater.flow.partitions import warm_up_workers
 from headwater.flow.runner import Committed, Record, RunContext, StageRunner
 from headwater.flow.spent import Spent
 from headwater.settings import Settings
@@ -105,7 +105,7 @@ class Run:
         """Try again what is quarantined, at once; with `model` by that one, on the steps that it is for."""
         settle_models(self.settings, self.ledger, self.clock)
         self.derivation.end_cut_short()
-        known = introduce(self.settings, self.ledger, self.clock, model) if model else None
+        known = register_model(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
         retried = Retrying(self.writer, self.ledger, book, self.clock, known).all_of(reason, spent)
@@ -121,7 +121,7 @@ class Run:
 
     def begin(self) -> None:
         """Find where to read on and with which models, and drop log segments that are consumed and past retention."""
-        wake_workers(self.spark, derive_soon(Work({}, self.settings, self.clock())))
+        warm_up_workers(self.spark, sandbox_start(Work({}, self.settings, self.clock())))
         settle_models(self.settings, self.ledger, self.clock)
         for intake in self.intakes:
             intake.resume()

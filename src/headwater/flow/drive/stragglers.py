@@ -28,8 +28,8 @@ from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.drive.loop import Loop
-from headwater.flow.drive.pending import aside_expected, has_stragglers
 from headwater.flow.drive.retry import pending_again, settled
+from headwater.flow.drive.retry_schedule import has_stragglers, note_set_aside_in
 from headwater.flow.runner import Record
 from headwater.storage.ledger.dismissals import QuarantineKey, find_dismissals
 from headwater.storage.ledger.ledger import Ledger
@@ -112,7 +112,7 @@ class Stragglers:
             workers = self.writer.spark.sparkContext.defaultParallelism
             work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
             pending = pending_again(self.writer, held, work)
-            derived = derive_again(self.writer, pending, work, workers, aside_expected(self.ledger, self.clock))
+            derived = derive_again(self.writer, pending, work, workers, note_set_aside_in(self.ledger, self.clock))
             with self._lock:
                 self._done.add(number)
         finally:

@@ -31,7 +31,13 @@ from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
 from headwater.flow.models.choice import require_same
 from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
-from headwater.flow.parts import deal, kept, run_parts, sound_errors, spread
+from headwater.flow.partitions import (
+    balanced_partitions,
+    map_partitions,
+    persisted_on_disk,
+    picklable_errors,
+    repartition_balanced,
+)
 from headwater.flow.spent import Spent, rows_by_tag, spent_by_tag
 from headwater.settings import Settings
 from headwater.storage.tables.read_progress import read_progress
@@ -188,15 +194,17 @@ def _embedded(
     works = [EmbedWork(known.name, writer.settings, clock(), reload, purse) for known in embedders]
     if isinstance(texts, pa.Table):
         says = pc.fill_null(texts["text"], "")
-        whole = deal(texts, says, texts["source_table"], pc.binary_length(says), workers) if purse is None else None
-        parts = [in_order(texts)] if whole is None else whole
-        made = [run_parts(writer.spark, parts, embed_batches(work), OUTPUT) for work in works]
+        if purse is None:
+            parts = balanced_partitions(texts, says, texts["source_table"], pc.binary_length(says), workers)
+        else:
+            parts = [in_order(texts)]
+        made = [map_partitions(writer.spark, parts, embed_batches(work), OUTPUT) for work in works]
         yield _require_answers(pa.concat_tables([OUTPUT.empty_table(), *made]))
         return
     kinds, size = [table.name for table in TEXT_TABLES], "coalesce(octet_length(text), 0)"
-    dealt = spread(texts, "text", "source_table", kinds, size, workers)
-    frames = [dealt.mapInArrow(sound_errors(embed_batches(work)), from_arrow_schema(OUTPUT)) for work in works]
-    with kept(reduce(DataFrame.unionByName, frames)) as rows:
+    dealt = repartition_balanced(texts, "text", "source_table", kinds, size, workers)
+    frames = [dealt.mapInArrow(picklable_errors(embed_batches(work)), from_arrow_schema(OUTPUT)) for work in works]
+    with persisted_on_disk(reduce(DataFrame.unionByName, frames)) as rows:
         yield _require_answers(rows)
 
 

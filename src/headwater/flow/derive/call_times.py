@@ -1,4 +1,4 @@
-"""Call pace: how long one call of a model takes, as the calls of this process so far tell.
+"""Call times: how long one call of a model takes, as the calls of this process so far tell.
 
 Key  a model's fingerprint
 A batch asks before the first call of an object whether all of its calls fit. Half-way is too late: what was bought by
@@ -18,7 +18,7 @@ SECONDS_HERE: Final = 1.0
 _SECONDS_MIN: Final = 1e-3
 
 
-class CallPace:
+class CallTimes:
     """Each call weighs as much as all before it together: a service that has become slow is known to be at once."""
 
     def __init__(self) -> None:

@@ -8,12 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import Unavailable
-from headwater.flow.parts import deal, run_parts
+from headwater.flow.partitions import balanced_partitions, map_partitions
 
 
 def dealt(contents: list[tuple[str, str, int]], workers: int) -> list[list[str]]:
     rows = pa.table(dict(zip(("name", "kind", "size"), zip(*contents, strict=True), strict=True)))
-    return [part["name"].to_pylist() for part in deal(rows, rows["name"], rows["kind"], rows["size"], workers)]
+    return [
+        part["name"].to_pylist()
+        for part in balanced_partitions(rows, rows["name"], rows["kind"], rows["size"], workers)
+    ]
 
 
 def finished_at(parts: list[list[str]], cost: dict[str, int], workers: int) -> list[int]:
@@ -51,7 +54,7 @@ def test_kinds_are_dealt_one_by_one() -> None:
 def test_equal_contents_stay_together() -> None:
     rows = pa.table({"number": range(60)})
     content = pa.array([f"content {number % 20}" for number in range(60)])
-    parts = deal(rows, content, pa.repeat("audio", 60), pa.repeat(100, 60), 3)
+    parts = balanced_partitions(rows, content, pa.repeat("audio", 60), pa.repeat(100, 60), 3)
     homes = {number % 20: place for place, part in enumerate(parts) for number in part["number"].to_pylist()}
     assert all(homes[number % 20] == place for place, part in enumerate(parts) for number in part["number"].to_pylist())
     assert sum(len(part) for part in parts) == 60
@@ -65,10 +68,10 @@ def test_parts_go_to_workers_and_come_back(spark: SparkSession) -> None:
         for number, batch in enumerate(batches):
             yield pa.record_batch([batch["name"], pa.array([number] * len(batch))], schema=schema)
 
-    back = run_parts(spark, [rows, rows.slice(0, 1)], count, schema)
+    back = map_partitions(spark, [rows, rows.slice(0, 1)], count, schema)
     assert back["name"].to_pylist() == [*rows["name"].to_pylist(), "row 0"]
     assert set(back["batch"].to_pylist()) == {0, 1, 2}
-    assert run_parts(spark, [], count, schema).num_rows == 0
+    assert map_partitions(spark, [], count, schema).num_rows == 0
 
 
 def test_workers_know_pandas_only_when_they_want_a_frame(spark: SparkSession) -> None:
@@ -79,7 +82,7 @@ def test_workers_know_pandas_only_when_they_want_a_frame(spark: SparkSession) ->
             loaded = "pandas" in sys.modules
             yield pa.record_batch([[loaded], [len(batch.to_pandas())]], schema=schema)
 
-    assert run_parts(spark, [pa.table({"a": [1, 2]})], look, schema).to_pylist() == [{"loaded": False, "rows": 2}]
+    assert map_partitions(spark, [pa.table({"a": [1, 2]})], look, schema).to_pylist() == [{"loaded": False, "rows": 2}]
 
 
 def test_a_store_that_does_not_answer_is_told_as_such(spark: SparkSession) -> None:
@@ -88,4 +91,4 @@ def test_a_store_that_does_not_answer_is_told_as_such(spark: SparkSession) -> No
         yield from batches
 
     with pytest.raises(Unavailable, match=r"The raw store does not answer: no route. Try again."):
-        run_parts(spark, [pa.table({"a": [1]})], fail, pa.schema([("a", pa.int64())]))
+        map_partitions(spark, [pa.table({"a": [1]})], fail, pa.schema([("a", pa.int64())]))

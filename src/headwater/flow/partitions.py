@@ -1,6 +1,6 @@
-"""Parts: a batch that the driver holds, dealt out to Spark's workers, and their answers brought back to it.
+"""Partitions: a batch that the driver holds, dealt out to Spark's tasks, and their answers brought back to it.
 
-Arrow's bytes travel as they are, a part a task. As columns of a DataFrame every row would be taken apart and put
+Arrow's bytes travel as they are, a partition a task. As columns of a DataFrame every row would be taken apart and put
 together again by the JVM on both ways, and the first batch of a session would wait for the code that does so.
 """
 
@@ -38,7 +38,7 @@ _BUCKETS: Final = 4_096
 _SIZE_MAX: Final = 1 << 40
 
 
-def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: int) -> list[pa.Table]:
+def balanced_partitions(rows: pa.Table, content: Column, kind: Column, size: Column, workers: int) -> list[pa.Table]:
     """The rows as parts; those with the same content stay together.
 
     Of every kind the largest go first, to where there is most room. Kinds are dealt out one by one, since a byte of a
@@ -65,7 +65,7 @@ def deal(rows: pa.Table, content: Column, kind: Column, size: Column, workers: i
     return [whole.take(pa.array(part, pa.int64())) for part in parts if part]
 
 
-def deal_in_order(rows: pa.Table, content: Column, parts: int) -> list[pa.Table]:
+def partitions_in_order(rows: pa.Table, content: Column, parts: int) -> list[pa.Table]:
     """The rows in turn, those with the same content together, each part in the order of the whole.
 
     What several workers leave undone at the end is then the end of the whole, give or take a few.
@@ -78,7 +78,9 @@ def deal_in_order(rows: pa.Table, content: Column, parts: int) -> list[pa.Table]
     return [part for part in dealt if len(part)]
 
 
-def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size: str, workers: int) -> DataFrame:
+def repartition_balanced(
+    rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size: str, workers: int
+) -> DataFrame:
     """The rows of a DataFrame, dealt out in the same way without being looked at: by how much there is of each content.
 
     Contents are told apart by a few thousand buckets, whose sizes are all that the driver learns. Partitions come in
@@ -90,7 +92,9 @@ def spread(rows: DataFrame, content: str, kind: str, kinds: Sequence[str], size:
     weight = f"least(greatest({size}, 0), {_SIZE_MAX}) + 1"
     sums = [F.sum(F.expr(f"if({kind} = '{name}', {weight}, 0)")).alias(name) for name in kinds]
     sized = to_arrow(bucketed.groupBy("_bucket").agg(*sums))
-    parts = deal(sized.select(["_bucket"]), sized["_bucket"], pa.repeat("", len(sized)), _shares(sized), workers)
+    parts = balanced_partitions(
+        sized.select(["_bucket"]), sized["_bucket"], pa.repeat("", len(sized)), _shares(sized), workers
+    )
     slots = _slots(spark, len(parts))
     dealt = [(bucket, slots[number]) for number, part in enumerate(parts) for bucket in part["_bucket"].to_pylist()]
     places = spark.createDataFrame(dealt, "_bucket int, _slot long")
@@ -118,7 +122,7 @@ def _slots(spark: SparkSession, count: int) -> list[int]:
     return [found.get(part, part) for part in range(count)]
 
 
-def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
+def warm_up_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     """Have Spark start its Python meanwhile: that takes seconds, and bronze, which comes first, does without.
 
     `ready` is called in each worker. One slot stays free for the log's stream.
@@ -133,7 +137,7 @@ def wake_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     threading.Thread(target=wake, name="wake workers", daemon=True).start()
 
 
-def sound_errors(work: Batches) -> Batches:
+def picklable_errors(work: Batches) -> Batches:
     """The same work; what it raises can be told by a worker. Spark waits for ever for one that cannot say what it has:
     half a character in an exception's text is enough, also in that of one that only caused it."""
 
@@ -148,21 +152,21 @@ def sound_errors(work: Batches) -> Batches:
     return run
 
 
-def run_parts(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, schema: pa.Schema) -> pa.Table:
+def map_partitions(spark: SparkSession, parts: Sequence[pa.Table], work: Batches, schema: pa.Schema) -> pa.Table:
     """Every part through `work` in a worker; their rows, together."""
     if not parts:
         return schema.empty_table()
     packed = [_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts]
     given = spark.sparkContext.parallelize(packed, len(packed))
     try:
-        answers = given.map(lambda part: _pack(schema, sound_errors(work)(_unpack(part)))).collect()
+        answers = given.map(lambda part: _pack(schema, picklable_errors(work)(_unpack(part)))).collect()
     except Py4JJavaError as error:
         raise translate(error) from error
     return pa.concat_tables([pa.Table.from_batches(_unpack(answer), schema) for answer in answers])
 
 
 @contextmanager
-def kept(made: DataFrame) -> Iterator[DataFrame]:
+def persisted_on_disk(made: DataFrame) -> Iterator[DataFrame]:
     """What models answered, on the disks of the machines that asked them: it is read once for every table.
 
     In two copies where there are several machines; where both are lost, models are asked again, through their memo.

@@ -9,49 +9,49 @@ from typing import Any
 import pytest
 from conftest import lake_settings
 
-from headwater.flow.drive.pace import Pace
-from headwater.flow.rows import Cut, batch_cut
+from headwater.flow.drive.batch_size import BatchSize
+from headwater.flow.rows import BatchLimit, batch_limit
 
 
-def walk(pace: Pace, took: Callable[[int], float], batches: int = 30) -> list[int]:
+def walk(size: BatchSize, took: Callable[[int], float], batches: int = 30) -> list[int]:
     sizes = []
     for _ in range(batches):
-        sizes.append(pace.rows)
-        pace.learn(pace.rows, took(pace.rows))
+        sizes.append(size.rows)
+        size.learn(size.rows, took(size.rows))
     return sizes
 
 
 def test_a_batch_grows_and_shrinks_to_what_is_done_in_its_time() -> None:
-    assert walk(Pace(30, 20_000), lambda rows: rows * 0.001)[-1] == 20_000
-    assert walk(Pace(30, 20_000), lambda rows: rows * 10.0)[-1] == 3
-    assert walk(Pace(30, 20_000), lambda rows: rows * 100.0)[-1] == 1
+    assert walk(BatchSize(30, 20_000), lambda rows: rows * 0.001)[-1] == 20_000
+    assert walk(BatchSize(30, 20_000), lambda rows: rows * 10.0)[-1] == 3
+    assert walk(BatchSize(30, 20_000), lambda rows: rows * 100.0)[-1] == 1
 
 
 def test_it_takes_no_leap() -> None:
-    sizes = walk(Pace(30, 20_000), lambda rows: rows * 10.0)
+    sizes = walk(BatchSize(30, 20_000), lambda rows: rows * 10.0)
     assert all(after >= before // 4 for before, after in pairwise(sizes))
-    sizes = walk(Pace(30, 20_000, rows=1), lambda rows: rows * 0.001)
+    sizes = walk(BatchSize(30, 20_000, rows=1), lambda rows: rows * 0.001)
     assert all(after <= before * 4 for before, after in pairwise(sizes))
 
 
 def test_a_machine_that_is_slow_to_commit_does_not_end_in_crumbs() -> None:
-    assert min(walk(Pace(30, 20_000), lambda rows: 40 + rows * 0.005)) > 500
+    assert min(walk(BatchSize(30, 20_000), lambda rows: 40 + rows * 0.005)) > 500
 
 
 def test_it_never_takes_more_than_it_may() -> None:
-    assert Pace(30, 100).rows == 100
+    assert BatchSize(30, 100).rows == 100
 
 
 def test_a_batch_grows_with_the_workers_as_they_come_and_shrinks_as_they_go() -> None:
     """Spark counts two before a cluster's first executor is there; that is not for a run's whole life."""
-    pace = Pace(30, 20_000)
-    assert pace.within(20_000) == 2_000
+    size = BatchSize(30, 20_000)
+    assert size.within(20_000) == 2_000
     for _ in range(5):
-        pace.learn(pace.rows, pace.rows * 0.001)
-    assert pace.within(2_500_000) == 20_000
-    pace.learn(20_000, 20)
-    assert pace.within(2_500_000) == 30_000
-    assert pace.within(100) == 100
+        size.learn(size.rows, size.rows * 0.001)
+    assert size.within(2_500_000) == 20_000
+    size.learn(20_000, 20)
+    assert size.within(2_500_000) == 30_000
+    assert size.within(100) == 100
 
 
 def writer_with(workers: int, tmp_path: Path) -> Any:
@@ -64,4 +64,4 @@ def writer_with(workers: int, tmp_path: Path) -> Any:
     ("workers", "rows"), [(1, 1_000), (2, 1_000), (4, 1_000), (7, 1_750), (8, 2_000), (500, 125_000)]
 )
 def test_a_batch_is_cut_for_as_many_workers_as_there_are(workers: int, rows: int, tmp_path: Path) -> None:
-    assert batch_cut(writer_with(workers, tmp_path)) == Cut(rows, (1 << 30) * rows // 1_000)
+    assert batch_limit(writer_with(workers, tmp_path)) == BatchLimit(rows, (1 << 30) * rows // 1_000)

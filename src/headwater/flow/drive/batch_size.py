@@ -1,10 +1,10 @@
-"""Pace: how many objects the next batch takes, learnt from how long the last ones took."""
+"""Batch size: how many objects the next batch takes, learnt from how long the last ones took."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Pace:
+class BatchSize:
     """As many as were done in `seconds`, but no leap, and no more than `most`.
 
     A batch of long calls is committed before it grows old, and a backlog of chat is not committed in crumbs. Where

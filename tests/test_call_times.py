@@ -14,7 +14,7 @@ from test_decoding import Lab
 
 from headwater.demo.drawing import draw_screen, encode_video, pdf_bytes
 from headwater.domain.modality import classify
-from headwater.flow.derive.call_pace import SECONDS_ELSEWHERE, CallPace
+from headwater.flow.derive.call_times import SECONDS_ELSEWHERE, CallTimes
 from headwater.flow.derive.sandbox import Sandbox, Terms, job
 
 PATIENCE_SECONDS = 2 * SECONDS_ELSEWHERE  # two calls fit, as long as nobody knows better
@@ -88,6 +88,6 @@ def test_how_many_calls_fit_is_learnt_from_those_that_were_made(lab: Lab, server
 
 
 def test_one_call_always_fits(server: EndpointServer) -> None:
-    pace, card = CallPace(), made("openai-caption", server).card
-    pace.note(card, 600.0)
-    assert pace.calls_within(60.0, card) == 1 and pace.seconds(card) > 300
+    times, card = CallTimes(), made("openai-caption", server).card
+    times.note(card, 600.0)
+    assert times.calls_within(60.0, card) == 1 and times.seconds(card) > 300
