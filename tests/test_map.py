@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 import rounds
 from lakes import parts_of
+from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.domain.tables import EMBEDDINGS
@@ -90,16 +91,9 @@ def test_a_stage_that_rests_is_not_run_and_the_others_are(lake: Lake) -> None:
     with run_by(lake, FLOW) as run, run.interruptible():
         run.begin()
         run.follow(resting=EMBED)
-        lake_is(lambda: rows(lake)["messages"] == 1 or run.take_turn(), run)
+        wait_until(lambda: rows(lake)["messages"] == 1 or run.take_turn())
         run.finish()
     assert rows(lake) == {"events": 1, "messages": 1, "embeddings": 0, "index": 0}
-
-
-def lake_is(condition: Callable[[], bool], run: Run) -> None:
-    wait = threading.Event()
-    while not condition():
-        run.check()
-        wait.wait(0.05)
 
 
 class Noted(StageRunner):
