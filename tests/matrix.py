@@ -119,6 +119,9 @@ def at_work(lake: Path, kind: str, point: str = "work.begun") -> "Iterator[subpr
     try:
         with closing(sqlite3.connect(lake / "ledger.db")) as ledger, ledger:
             ledger.execute("update leases set ttl_seconds = 3600")
+            # Who fell asleep with a database locked was killed, and another sent to sleep: its line is no fault.
+            mine = "select max(id) from runs where kind = :kind and outcome is null"
+            ledger.execute(f"delete from runs where kind = :kind and outcome is null and id < ({mine})", {"kind": kind})
         yield sleeper
     finally:
         sleeper.kill()
