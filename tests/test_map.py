@@ -161,6 +161,18 @@ def test_a_commit_wakes_who_reads_what_it_writes() -> None:
     }
 
 
+def test_what_a_replay_embeds_is_indexed_while_it_goes_on(lake: Lake) -> None:
+    """A replay embeds on the thread of who called it: the lane that embed and index share hears of it all the same."""
+    with run_by(lake, FLOW) as run:
+        woken: list[str] = []
+        for stages, lane in run._lanes.items():
+            lane.wake = lambda names=[stage.name for stage in stages]: woken.extend(names)  # type: ignore[method-assign]
+        run.wake_readers(EMBED)
+        assert woken == ["embed", "index"]
+        run.wake_readers(INDEX)
+        assert woken == ["embed", "index"], "nobody reads the index"
+
+
 def test_a_run_counts_under_names_of_the_map_alone(lake: Lake) -> None:
     account = Account()
     with pytest.raises(InternalError, match="counts silver, which no stage"):

@@ -152,9 +152,10 @@ class Run:
         return self._caller.turns.take()
 
     def wake_readers(self, stage: Stage) -> None:
-        """Something was committed for a stage: whoever reads what it writes looks for it."""
+        """Something was committed for a stage: whoever reads what it writes looks for it, also on the stage's own lane,
+        since a replay commits for it from elsewhere."""
         for stages, lane in self._lanes.items():
-            if stage not in stages and any(other.is_woken_by(stage) for other in stages):
+            if any(other.is_woken_by(stage) for other in stages):
                 lane.wake()
 
     @contextmanager
