@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from headwater import lake as lakes
 from headwater.domain.tables import EMBEDDINGS
-from headwater.errors import InternalError, InvalidRequest
+from headwater.errors import InternalError, InvalidRequest, Unavailable
 from headwater.flow.drive.account import Account
 from headwater.flow.drive.pending import find_pending
 from headwater.flow.drive.run import Run
@@ -171,6 +171,23 @@ def test_what_a_replay_embeds_is_indexed_while_it_goes_on(lake: Lake) -> None:
         assert woken == ["embed", "index"]
         run.wake_readers(INDEX)
         assert woken == ["embed", "index"], "nobody reads the index"
+
+
+def test_what_was_committed_is_counted_though_the_catalog_goes_down_right_after(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(*_: object) -> None:
+        raise Unavailable("The catalog did not answer.")
+
+    with run_by(lake, FLOW) as run, run.interruptible():
+        run.begin()
+        for place in ("intake", "embed_runner"):
+            monkeypatch.setattr(f"headwater.flow.drive.{place}.read_progress", down)
+        for intake in run.intakes:
+            intake.drain()
+        run.follow()
+        run.finish()
+    assert (run.account.done["bronze"], run.account.done["embed"]) == (1, 1)
 
 
 def test_a_run_counts_under_names_of_the_map_alone(lake: Lake) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from headwater import telemetry
 from headwater.domain.tables import EVENTS
+from headwater.errors import Unavailable
 from headwater.flow import bronze
 from headwater.flow.log.continuity import Continuity, Loss, ReadAnew
 from headwater.flow.map import BRONZE
@@ -93,7 +94,9 @@ class Intake(ABC):
         )
         continuity.position = taken.position
         self._tell_lost(taken.losses)
-        next_seq = read_progress(context.settings, EVENTS).next_seq
+        next_seq: int | None = None
+        with suppress(Unavailable):  # what was committed is counted, whether or not the catalog still answers
+            next_seq = read_progress(context.settings, EVENTS).next_seq
         self._record(BRONZE.name, Committed(taken.events, taken.quarantined, facts={"next_seq": next_seq}), begun)
 
     def _tell_lost(self, losses: Sequence[Loss]) -> None:
