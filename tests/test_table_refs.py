@@ -93,3 +93,18 @@ def test_a_ref_keeps_its_snapshot_until_it_has_its_age_or_is_dropped(lake: Lake)
     drop_ref(committer, TABLE, "for-good")
     assert committer.expire(TABLE, keep) == 1
     assert list_refs(committer, TABLE) == []
+
+
+def test_who_names_a_snapshot_again_may_keep_it_longer_and_never_shorter(lake: Lake) -> None:
+    now = int(utc_now().timestamp() * 1000)
+    committer, (first, *_) = Committer(lake.settings, lambda: now), snapshots(lake)
+    create_ref(committer, TABLE, "pinned", snapshot_id=first, keep_ms=HOUR_MS)
+    create_ref(committer, TABLE, "pinned", snapshot_id=first, keep_ms=9 * HOUR_MS)
+    create_ref(committer, TABLE, "pinned", snapshot_id=first, keep_ms=HOUR_MS)
+    later = Committer(lake.settings, lambda: now + 8 * HOUR_MS)
+    later.expire(TABLE, Keep(hours=1, newest=1, age=True))
+    assert [ref.snapshot_id for ref in list_refs(later, TABLE)] == [first]
+    create_ref(committer, TABLE, "pinned", snapshot_id=first)
+    much_later = Committer(lake.settings, lambda: now + 99 * HOUR_MS)
+    much_later.expire(TABLE, Keep(hours=1, newest=1, age=True))
+    assert [ref.snapshot_id for ref in list_refs(much_later, TABLE)] == [first]

@@ -100,14 +100,14 @@ class ModelProcess:
             self._slowest = max(self._slowest, time.monotonic() - begun)
         if "ends" in message:
             self.close()
-        if "unavailable" in message:
-            raise Unavailable(str(message["unavailable"]), after_seconds=float(message.get("after_seconds", 0.0)))
-        if "fault" in message:
-            raise _fault(message["fault"])
         return self._read(message, len(texts))
 
     def _read(self, message: Mapping[str, Any], asked: int) -> list[Embedded | DataFault]:
         try:
+            if "unavailable" in message:
+                raise Unavailable(str(message["unavailable"]), after_seconds=float(message.get("after_seconds", 0.0)))
+            if "fault" in message:
+                raise _fault(message["fault"])
             found = [_answer(answer) for answer in message["answers"]]
             if len(found) != asked:
                 raise ValueError(f"{len(found)} answers to {asked} texts")

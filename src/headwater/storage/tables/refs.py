@@ -5,6 +5,7 @@ that it may get. `main` is no ref of this kind: it goes where rows are committed
 No JVM is needed.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,6 +21,7 @@ from headwater.storage.tables.metadata import (
 
 Kind = Literal["tag", "branch"]
 _KIND: Final = "type"
+_MAX_AGE: Final = "max-ref-age-ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def create_ref(
 ) -> TableRef:
     """Name a snapshot, by default the current one. Twice is once; Conflict where the name is another snapshot's.
 
-    `keep_ms` is how long from now the name counts; without it, until it is dropped.
+    `keep_ms` is how long from now the name counts; without it, until it is dropped. Who names a snapshot again may have
+    it kept longer by that, never shorter.
     """
     _require_not_main(name)
     made: list[TableRef] = []
@@ -66,7 +69,7 @@ def create_ref(
                 f"{table} has a {there[_KIND]} {name} already, at snapshot {there['snapshot-id']}. "
                 "Take another name, or move or drop that one."
             )
-        return None
+        return (base, Edit(refs={name: ref})) if _outlives(ref, there) else None
 
     committer.commit(table, propose)
     return made[0]
@@ -111,7 +114,13 @@ def ref_to(snapshot: Metadata, kind: Kind, now_ms: int, keep_ms: int | None) -> 
     ref = {"snapshot-id": snapshot["snapshot-id"], _KIND: kind}
     if keep_ms is None:
         return ref
-    return {**ref, "max-ref-age-ms": max(0, now_ms - int(snapshot["timestamp-ms"])) + keep_ms}
+    return {**ref, _MAX_AGE: max(0, now_ms - int(snapshot["timestamp-ms"])) + keep_ms}
+
+
+def _outlives(ref: Metadata, there: Metadata) -> bool:
+    """Of the same snapshot."""
+    age = there.get(_MAX_AGE)
+    return age is not None and ref.get(_MAX_AGE, math.inf) > age
 
 
 def _refs(metadata: Metadata) -> Metadata:
