@@ -100,8 +100,10 @@ class LanceIndex:
     def _is_gone(self, fingerprint: str) -> bool:
         """Whether a table that this one has open was wiped by another process; then it is opened no longer."""
         folders = {name.rstrip("/").rpartition("/")[2] for name in self._listed()["common_prefixes"]}
-        is_there = any(name.startswith(_PREFIX + fingerprint) for name in folders)
-        return not is_there and self._tables.pop(fingerprint, None) is not None
+        if any(name.startswith(_PREFIX + fingerprint) for name in folders):
+            return False
+        self._tables.pop(fingerprint, None)  # a search beside this one may have found out first
+        return True
 
     def delete(self, chunk_ids: Collection[str] | None) -> None:
         if chunk_ids is None:
