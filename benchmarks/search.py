@@ -121,6 +121,7 @@ def _embeddings(first: int, texts: Sequence[str], vectors: Sequence[Any], embedd
         "source_table": ["silver.messages"] * count,
         "source_fingerprint": ["inline"] * count, "source_model": ["inline"] * count, "text": texts,
         "locator": [None] * count, "vector": list(vectors),
+        "model_seconds": [0.0] * count, "tokens": [0] * count, "cost": [0.0] * count, "attempts": [1] * count,
     }  # fmt: skip
     return pa.table(columns, schema=EMBEDDINGS.schema).sort_by([("customer", "ascending"), ("object_id", "ascending")])
 

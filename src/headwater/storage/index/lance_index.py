@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
+from headwater.storage.index.allocator import share_arenas
 from headwater.storage.index.lance_conflict import again_after_conflict, unless_conflict
 from headwater.storage.index.lance_entries import (
     AS_JSON,
@@ -47,9 +48,8 @@ if TYPE_CHECKING:
 PROBES: Final = 16
 REFINED: Final = 400
 
-# LanceDB would keep up to 7 GB, and what it knows of every version of a stream is never asked for again.
-_INDEX_CACHE_BYTES: Final = 512 << 20
-_METADATA_CACHE_BYTES: Final = 32 << 20
+# What LanceDB knows of every version of a stream is never asked for again.
+_METADATA_CACHE_BYTES: Final = 16 << 20
 
 # What LanceDB and the object store under it write into a ValueError that is none.
 _LOST: Final = ("Failed to connect", "Generic {", "IO {", "RetryError")
@@ -63,6 +63,7 @@ class LanceIndex:
     def __init__(self, uri: str, settings: Settings) -> None:
         self._uri = one_spelling(uri)
         self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
+        self._cache_bytes = settings.whole("index.cache_mb") << 20
         self._tables: dict[str, Table] = {}
 
     def prepare(self) -> None:
@@ -170,13 +171,14 @@ class LanceIndex:
         os.environ.setdefault("LANCEDB_LOG", "error")
         # Who is forked off here becomes another program at once: Java, or a child that decodes.
         warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
+        share_arenas()  # before LanceDB starts its threads
         import lancedb
 
         if self._target is not None:  # LanceDB asks for twenty seconds before it says that nobody is there
             self._listed()
         # Another process writes while this one answers: look for a newer version at every read.
         options = self._target.lance() if self._target else None
-        session = lancedb.Session(_INDEX_CACHE_BYTES, _METADATA_CACHE_BYTES)
+        session = lancedb.Session(self._cache_bytes, _METADATA_CACHE_BYTES)
         return lancedb.connect(
             self._uri, read_consistency_interval=timedelta(0), storage_options=options, session=session
         )

@@ -1,0 +1,58 @@
+"""A stream's index takes no more memory the longer it goes on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STREAM = """
+import datetime, json, sys
+from pathlib import Path
+import numpy as np, psutil, pyarrow as pa
+from headwater.domain.tables import EMBEDDINGS
+from headwater.settings import resolve
+from headwater.storage.index.lance_index import LanceIndex
+
+directory = Path(sys.argv[1])
+index = LanceIndex(str(directory), resolve(directory, {}, {}, {}))
+drawn, own = np.random.default_rng(0), psutil.Process()
+now, made, seen = datetime.datetime.now(datetime.UTC), 0, []
+about = {"customer": "acme", "modality": "chat", "model": "m", "source_model": "x", "locator": None, "pointer": None}
+prints = {"source_fingerprint": "f" * 16, "fingerprint": "a" * 16, "occurred_at": now}
+types = [EMBEDDINGS.schema.field("vector"), EMBEDDINGS.schema.field("occurred_at")]
+
+def bring(count):
+    global made
+    rows = []
+    for number in range(made, made + count):
+        vector = drawn.normal(size=1024).astype(np.float32).tolist()
+        named = {"chunk_id": f"c{number}", "object_id": f"o{number}", "text": f"line {number}", "seq": number}
+        rows.append({**named, **about, **prints, "vector": vector})
+    table, made = pa.Table.from_pylist(rows), made + count
+    for field in types:
+        place = table.schema.get_field_index(field.name)
+        table = table.set_column(place, field.name, table[field.name].cast(field.type))
+    index.upsert(table)
+    index.set_position(made, "x")
+
+for _ in range(8):
+    bring(1_000)
+for round in range(300):
+    bring(3)
+    if round % 10 == 9:
+        index.optimise()
+    if round in (99, 299):
+        seen.append(own.memory_info().rss >> 20)
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.soak
+def test_memory_of_many_small_batches_stays_where_it_was_after_the_first_hundred(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM, str(tmp_path / "index")], check=True, capture_output=True, text=True, timeout=600
+    )
+    then, now = json.loads(done.stdout)
+    assert now < then * 1.1, (then, now)
