@@ -107,3 +107,11 @@ def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_othe
 def test_importing_the_package_is_light() -> None:
     code = "import sys, headwater; print(sorted({'click', 'numpy', 'pyarrow', 'pyspark', 'rich'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_run_with_nothing_to_do_loads_none_of_the_libraries_that_read_tables(tmp_path: Path) -> None:
+    headwater.init(tmp_path / "lake").close()
+    heavy = "{'pyspark', 'duckdb', 'pyiceberg', 'lancedb', 'pandas', 'headwater.storage.query.reader'}"
+    code = f"import sys, headwater; headwater.open(sys.argv[1]).run(); print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "lake"], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

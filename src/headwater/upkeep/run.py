@@ -12,7 +12,6 @@ from headwater.domain.quarantine import Retried
 from headwater.upkeep import work
 from headwater.upkeep.parts import Parts
 from headwater.upkeep.pending import pending_of
-from headwater.upkeep.quarantine import check_reason, is_any_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,8 @@ def run(
 
 def retry(parts: Parts, reason: str | None, model: str | None, report: work.Report | None = None) -> Retried:
     """Derive again what waits in quarantine, and carry on what came of it. Where nothing waits no Spark is started."""
+    from headwater.upkeep.quarantine import check_reason, is_any_waiting  # which read tables
+
     reason = check_reason(reason) if reason else None
     if not is_any_waiting(parts.reader, parts.ledger, reason):
         return Retried(0, 0, 0)
