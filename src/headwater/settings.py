@@ -63,12 +63,7 @@ SETTINGS: Final = (
     ),
     Setting("ledger.uri", "sqlite:///{lake}/ledger.db", "Leases, keys, runs: sqlite:///file or postgresql://…"),
     Setting("index.uri", "{lake}/index", "The vector index: a directory or s3://… for LanceDB."),
-    Setting(
-        "index.cache_mb",
-        128,
-        "Parts of the index that a process keeps in memory. LanceDB by itself would take gigabytes.",
-        minimum=1,
-    ),
+    Setting("index.cache_mb", 128, "How much of the index a process keeps in memory, as LanceDB's cache.", minimum=1),
     Setting("memo.uri", "{lake}/memo", "Where model results are remembered before tables are committed."),
     Setting(
         "memo.free_hours",
