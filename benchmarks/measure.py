@@ -35,10 +35,14 @@ class Meter:
         self._sample(memory=False)
         return sum(self._cpu.values())
 
+    def read(self) -> Measured:
+        """As of the last sample."""
+        return Measured(time.monotonic() - self._start, sum([*self._cpu.values()]), self._peak)
+
     def stop(self) -> Measured:
         self._done.set()
         self._thread.join()
-        return Measured(time.monotonic() - self._start, sum(self._cpu.values()), self._peak)
+        return self.read()
 
     def _loop(self) -> None:
         turn = 0

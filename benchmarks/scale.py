@@ -6,9 +6,16 @@ its own, and so on a lake of a tenth: run, replay of a step, retry, status, main
 CPU seconds and peak memory (all processes of the task, shared pages once) of both, and the ratios.
 Goals: no task takes more than 12 times as long, or 1.5 times the memory. Takes hours; `--objects` and `--chats` take
 less.
+
+With `--keep DIRECTORY` the lakes and what was measured stay there, and the same line goes on from the task that was cut
+short, by `--minutes`, Ctrl-C or a kill. A task that was done in pieces has the sum of their times, so every piece's
+start too, and the number of pieces stands beside it.
+
+    python benchmarks/scale.py --keep /var/tmp/scale --minutes 50    # again and again, until it prints the ratios
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -17,8 +24,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -56,6 +65,7 @@ TASKS = {
     "backup": ("backup", "BACKUP"),
 }
 TIME_GOAL, MEMORY_GOAL = 12.0, 1.5
+NOTED_SECONDS = 20.0  # of a task that is killed, so much may be missing from what it cost
 
 
 def picture(number: int) -> bytes:
@@ -108,53 +118,151 @@ def make(directory: Path, objects: int, chats: int) -> None:
                 log.publish(list(some))
 
 
-def task(directory: Path, arguments: tuple[str, ...]) -> tuple[Measured, dict[str, Any]]:
-    backup = str(directory.parent / f"{directory.name}.backup")
-    line = [backup if one == "BACKUP" else one for one in arguments]
-    command = [sys.executable, "-m", "headwater", "--lake", str(directory), *line, "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    meter = Meter(process.pid, seconds=0.5)
-    out, errors = process.communicate()
-    measured = meter.stop()
-    assert process.returncode == 0, f"{' '.join(line)}: {errors[-2000:]}"
-    return measured, json.loads(out)
+@dataclass(slots=True)
+class Phase:
+    """What a task has cost until now, in one piece or more."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    peak_mb: float = 0.0
+    pieces: int = 0
+    done: bool = False
+
+    def plus(self, piece: Measured, *, done: bool) -> "Phase":
+        peak = max(self.peak_mb, piece.peak_mb)
+        return Phase(self.wall + piece.wall, self.cpu + piece.cpu, peak, self.pieces + 1, done)
+
+    def __str__(self) -> str:
+        pieces = f"   in {self.pieces} pieces" if self.pieces > 1 else ""
+        return f"{self.wall:>9.1f} s{self.cpu:>9.1f} CPU s{self.peak_mb:>8.0f} MB{pieces}"
 
 
-def measure(directory: Path) -> dict[str, Measured]:
-    found = {}
-    for name, arguments in TASKS.items():
-        measured, told = task(directory, arguments)
-        found[name] = measured
-        print(f"  {name:<10}{measured.wall:>9.1f} s{measured.cpu:>9.1f} CPU s{measured.peak_mb:>8.0f} MB", flush=True)
-        if name == "status":
-            rows = {table["name"]: table["rows"] for table in told["tables"]}
-            print(f"  {'':<10}{rows}", flush=True)
+@dataclass(slots=True)
+class Lake:
+    """One of the two. What is not `made` whole is made anew."""
+
+    objects: int
+    chats: int
+    made: bool = False
+    phases: dict[str, Phase] = field(default_factory=dict)
+
+
+class Notes:
+    """What is known of both lakes, in a file that the next piece reads."""
+
+    def __init__(self, directory: Path, lakes: dict[str, Lake]) -> None:
+        self._file = directory / "measured.json"
+        self.lakes = _read(self._file, lakes) if self._file.exists() else lakes
+
+    def save(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps({name: asdict(lake) for name, lake in self.lakes.items()}, indent=1))
+        new.replace(self._file)
+
+
+def _read(file: Path, asked: Mapping[str, Lake]) -> dict[str, Lake]:
+    found = {
+        name: Lake(**{**kept, "phases": {phase: Phase(**cost) for phase, cost in kept["phases"].items()}})
+        for name, kept in json.loads(file.read_text()).items()
+    }
+    for name, lake in asked.items():
+        kept = found[name]
+        assert (kept.objects, kept.chats) == (lake.objects, lake.chats), f"{file} is of {kept.objects}, {kept.chats}"
     return found
 
 
+class CutShort(Exception):
+    """The time is over; what was measured is noted."""
+
+
+def task(directory: Path, name: str, notes: Notes, lake: Lake, until: float) -> dict[str, Any]:
+    """One task to its end, or as far as the time goes. What it has cost is noted now and then, for who is killed."""
+    backup = str(directory.parent / f"{directory.name}.backup")
+    line = [backup if one == "BACKUP" else one for one in TASKS[name]]
+    command = [sys.executable, "-m", "headwater", "--lake", str(directory), *line, "--json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", "")))}
+    before, out, errors = lake.phases.get(name, Phase()), "", ""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    meter = Meter(process.pid, seconds=0.5)
+    try:
+        while process.returncode is None and time.monotonic() < until:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, errors = process.communicate(timeout=min(NOTED_SECONDS, max(0.1, until - time.monotonic())))
+            lake.phases[name] = before.plus(meter.read(), done=False)
+            notes.save()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate()
+        measured = meter.stop()
+    if not out and process.returncode != 0 and time.monotonic() >= until:
+        raise CutShort
+    assert process.returncode == 0, f"{' '.join(line)}: {errors[-2000:]}"
+    lake.phases[name] = before.plus(measured, done=True)
+    notes.save()
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def measure(directory: Path, notes: Notes, lake: Lake, until: float) -> None:
+    for name in TASKS:
+        known = lake.phases.get(name)
+        if known is None or not known.done:
+            if time.monotonic() >= until:
+                raise CutShort
+            answer = task(directory, name, notes, lake, until)
+            if name == "status":
+                print(f"  {'':<10}{ {table['name']: table['rows'] for table in answer['tables']} }", flush=True)
+        print(f"  {name:<10}{lake.phases[name]}", flush=True)
+
+
+def bring(root: Path, notes: Notes, until: float) -> None:
+    for name, lake in notes.lakes.items():
+        directory = root / name.replace(" ", "-")
+        print(f"{name}: {lake.objects:,} objects, {lake.chats:,} lines", flush=True)
+        if not lake.made:
+            shutil.rmtree(directory, ignore_errors=True)
+            make(directory, lake.objects, lake.chats)
+            lake.made = True
+            notes.save()
+        measure(directory, notes, lake, until)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def show(small: Lake, large: Lake) -> None:
+    for name in TASKS:
+        one, other = small.phases[name], large.phases[name]
+        times, cpus, memory = other.wall / one.wall, other.cpu / one.cpu, other.peak_mb / one.peak_mb
+        short = max(times, cpus) > TIME_GOAL or memory > MEMORY_GOAL
+        print(
+            f"{name:<10} × {times:>5.1f} time, × {cpus:>5.1f} CPU time, × {memory:>5.2f} memory"
+            f"{'   falls short' if short else ''}"
+        )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--chats", type=int, default=10_000_000)
     parser.add_argument("--where", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--keep", type=Path, help="a directory of its own; the same line goes on with what is in it")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which a task is cut short")
     options = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="headwater-scale-", dir=options.where))
-    found: dict[str, dict[str, Measured]] = {}
+    until = time.monotonic() + options.minutes * 60
+    asked = {
+        name: Lake(options.objects // share, options.chats // share) for name, share in (("a tenth", 10), ("all", 1))
+    }
+    root = options.keep or Path(tempfile.mkdtemp(prefix="headwater-scale-", dir=options.where))
+    root.mkdir(parents=True, exist_ok=True)
     try:
-        for name, share in (("a tenth", 10), ("all", 1)):
-            objects, chats = options.objects // share, options.chats // share
-            print(f"{name}: {objects:,} objects, {chats:,} lines", flush=True)
-            make(root / name.replace(" ", "-"), objects, chats)
-            found[name] = measure(root / name.replace(" ", "-"))
-            shutil.rmtree(root / name.replace(" ", "-"))
+        notes = Notes(root, asked)
+        bring(root, notes, until)
+        show(*notes.lakes.values())
+    except CutShort:
+        print("cut short" + (f"; the same line goes on with what is in {root}" if options.keep else ""), flush=True)
     finally:
-        shutil.rmtree(root, ignore_errors=True)
-    for name in TASKS:
-        small, large = found["a tenth"][name], found["all"][name]
-        time_ratio, memory_ratio = large.wall / small.wall, large.peak_mb / small.peak_mb
-        short = time_ratio > TIME_GOAL or memory_ratio > MEMORY_GOAL
-        print(f"{name:<10} × {time_ratio:>5.1f} time, × {memory_ratio:>5.2f} memory{'   falls short' if short else ''}")
+        if not options.keep:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 if __name__ == "__main__":
