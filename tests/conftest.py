@@ -36,6 +36,19 @@ def settings(tmp_path: Path) -> Settings:
     return lake_settings(tmp_path / "lake")
 
 
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What this process has synced: after a power cut all else may be gone."""
+    known, fsync = set[str](), os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        known.add(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return known
+
+
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Holds a session so that the JVM outlives each test's own."""

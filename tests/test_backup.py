@@ -47,6 +47,13 @@ def backup(lake: Path, tmp_path: Path) -> Path:
     return file
 
 
+def test_a_backup_that_was_told_of_outlives_a_power_cut(lake: Path, tmp_path: Path, synced: set[str]) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    assert headwater("backup", shelf / "lake.backup", "--lake", lake).code == 0
+    assert str(shelf) in synced, "the entry under its name, not only what it holds"
+
+
 def test_a_lost_catalog_and_ledger_come_back_and_a_run_repeats_nothing(engine: None, tmp_path: Path) -> None:
     lake, file = tmp_path / "lake", tmp_path / "lake.backup"
     rounds.use_cheap_models(lake)

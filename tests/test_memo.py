@@ -36,6 +36,15 @@ def test_a_file_that_a_killed_writer_left_half_written_is_not_seen(settings: Set
     assert [size.objects for size in open_memo(settings).sizes()] == [1]
 
 
+def test_a_new_shelf_lasts_with_all_directories_above_it(settings: Settings, tmp_path: Path, synced: set[str]) -> None:
+    """Else a power cut takes the directory, and the answer with it that was synced."""
+    (key,) = checksums(1)
+    shelf(settings).put({key: {"text": "paid"}})
+    (written,) = (tmp_path / "memo").rglob("*.answers")
+    above = written.relative_to(tmp_path).parents
+    assert {str(tmp_path / each) for each in above} <= synced
+
+
 def test_what_killed_writers_left_is_removed_when_it_is_old(settings: Settings, tmp_path: Path) -> None:
     (key,) = checksums(1)
     shelf(settings).put({key: {"text": "whole"}})

@@ -13,8 +13,13 @@ def write_whole(file: Path, data: bytes, mode: int = 0o644) -> None:
         writing.flush()
         os.fsync(writing.fileno())
     temporary.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_directory(file.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """So that its entries last."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)

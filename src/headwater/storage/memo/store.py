@@ -20,7 +20,7 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from headwater.errors import Unavailable
-from headwater.storage.io.whole_file import write_whole
+from headwater.storage.io.whole_file import sync_directory, write_whole
 
 READS_AT_ONCE: Final = 16
 _LOCK_NAME: Final = "lock#0"  # `#` and a number keep it out of an object store's lists
@@ -41,6 +41,7 @@ class MemoStore:
         self.objects = store
         self.root = root
         self.bytes_read = 0
+        self._lasting: set[Path] = set()  # directories whose own entry is known to be synced
 
     def files(self, place: str) -> list[StoredFile]:
         """Every file of a place, none missed that was there at the beginning."""
@@ -89,10 +90,22 @@ class MemoStore:
             return
         try:  # obstore's local store would leave the data to the system's cache
             path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_lasting(path.parent)
             write_whole(path, data)
         except OSError as error:
             raise Unavailable(f"The memo cannot be written: {error}. Make room, then try again.") from error
+
+    def _make_lasting(self, directory: Path) -> None:
+        """A new shelf's directory, and those above it: without its entry a file in it is gone, synced or not."""
+        assert self.root is not None
+        if directory in self._lasting:
+            return
+        directory.mkdir(parents=True, exist_ok=True)
+        for above in directory.parents:
+            sync_directory(above)
+            if above == self.root.parent:
+                break
+        self._lasting.add(directory)
 
     def delete(self, place: str, names: Sequence[str]) -> None:
         """Those of one place; one that is gone already is no matter."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
+from headwater.storage.io.whole_file import sync_directory
 from headwater.storage.tables.state import TableState
 
 VERSION: Final = 2
@@ -45,6 +46,7 @@ def write_backup(file: Path, head: dict[str, Any], lines: Iterable[Line]) -> int
         writing.flush()
         os.fsync(writing.fileno())
     temporary.rename(file)
+    sync_directory(file.absolute().parent)
     return count - 1
 
 
