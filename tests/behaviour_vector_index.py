@@ -76,15 +76,22 @@ def test_an_entry_that_is_twice_in_one_batch_is_there_once_and_can_be_brought_ag
 
 
 def test_the_nearest_comes_first_with_all_it_carries(index: VectorIndex) -> None:
-    index.upsert(
-        embeddings(20, locator={"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]})
-    )
+    place = {"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4], "speaker": "agent"}
+    index.upsert(embeddings(20, locator=place))
     best = index.search(PRINT, vectors(20)[7], 3)[0]
     assert best.chunk_id == "c7"
     assert best.score == pytest.approx(1.0, abs=1e-5)
-    assert best.locator == {"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]}
+    assert best.locator == place
     assert best.pointer["path"] == "chat/acme/7"
     assert best.occurred_at == NOON + timedelta(hours=7)
+
+
+def test_a_speaker_is_a_filter_by_vector_and_by_words(index: VectorIndex) -> None:
+    for first, speaker in enumerate(("agent", "customer", None)):
+        index.upsert(embeddings(1, first=first, locator={"start_ms": 5, "speaker": speaker}))
+    for speaker, chunk_id in (("agent", "c0"), ("customer", "c1")):
+        for probe in (vectors(1)[0], "refund"):
+            assert [entry.chunk_id for entry in index.search(PRINT, probe, 3, Filter(speaker=speaker))] == [chunk_id]
 
 
 def test_words_are_found_by_their_stem_before_and_after_optimising(index: VectorIndex) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from headwater.domain.locator import Locator
 
 CHUNK_CHARACTERS: Final = 400  # a few sentences: long enough to mean something, short enough to point at
+_ONE_OF: Final = ("page", "frame_ms", "speaker")  # a chunk is of one of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,12 @@ class Chunk:
 
 
 def chunks_of(text: str, segments: Sequence[Mapping[str, Any]]) -> Iterator[Chunk]:
-    """Neighbouring segments joined up to the limit; a text without segments is cut at blanks."""
+    """Neighbouring segments of one speaker joined up to the limit; a text without segments is cut at blanks."""
     pieces = [(segment["text"], segment) for segment in segments] or [(text, {})]
     group: list[tuple[str, Mapping[str, Any]]] = []
     length = 0
     for piece, place in ((cut, place) for whole, place in pieces for cut in _cut(whole)):
-        apart = bool(group) and any(group[-1][1].get(name) != place.get(name) for name in ("page", "frame_ms"))
+        apart = bool(group) and any(group[-1][1].get(name) != place.get(name) for name in _ONE_OF)
         if group and (apart or length + len(piece) > CHUNK_CHARACTERS):
             yield _join(group)
             group, length = [], 0
@@ -57,5 +58,6 @@ def _join(group: Sequence[tuple[str, Mapping[str, Any]]]) -> Chunk:
         page=places[0].get("page"),
         frame_ms=places[0].get("frame_ms"),
         box=box,
+        speaker=places[0].get("speaker"),
     )
     return Chunk(" ".join(text for text, _ in group), locator)

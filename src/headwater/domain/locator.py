@@ -1,4 +1,4 @@
-"""A locator says where in an object a text or a vector comes from: milliseconds, page, frame, box."""
+"""A locator says where in an object a text or a vector comes from: milliseconds, speaker, page, frame, box."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,13 +8,15 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """`box` is left, top, right, bottom in pixels of the picture or frame."""
+    """`box` is left, top, right, bottom in pixels of the picture or frame; `speaker` is who says it, where that is
+    known."""
 
     start_ms: int | None = None
     end_ms: int | None = None
     page: int | None = None
     frame_ms: int | None = None
     box: tuple[float, float, float, float] | None = None
+    speaker: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         fields = asdict(self)
@@ -39,5 +41,7 @@ _PLACE = [
     pa.field("frame_ms", pa.int64()),
     pa.field("box", pa.list_(pa.float32())),
 ]
-LOCATOR_TYPE = pa.struct(_PLACE)
-SEGMENT_TYPE = pa.struct([*_PLACE, pa.field("text", pa.string())])
+# Last in both, since it came last: a lake that was upgraded has it there, and one order serves all lakes.
+_SPEAKER = pa.field("speaker", pa.string())
+LOCATOR_TYPE = pa.struct([*_PLACE, _SPEAKER])
+SEGMENT_TYPE = pa.struct([*_PLACE, pa.field("text", pa.string()), _SPEAKER])

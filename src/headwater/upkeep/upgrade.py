@@ -63,11 +63,22 @@ def _hash_claims(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None
     bring_over_claims(ledger)
 
 
+def _tell_speakers(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_fields
+
+    for table in TEXT_TABLES:
+        add_fields(catalog, table.name, "segments", table.schema.field("segments").type)
+    add_fields(catalog, EMBEDDINGS.name, "locator", EMBEDDINGS.schema.field("locator").type)
+    # Its entries have no speaker to be found by; as a view it is made again by the next run.
+    index.delete(None)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
     2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
     3: Upgrade("keys that were seen are kept hashed", _hash_claims),
+    4: Upgrade("segments and the index tell who speaks", _tell_speakers),
 }
 
 

@@ -21,6 +21,7 @@ from headwater.flow.models.port import Embedded, Model, ModelCard, Said, Vector
 LETTERS_MAX: Final = 20_000_000
 SEGMENTS_MAX: Final = 1_000_000
 LANGUAGE_LETTERS: Final = 64
+SPEAKER_LETTERS: Final = 64
 TOKENS_MAX: Final = 10**12
 ATTEMPTS_MAX: Final = 10**6
 MILLISECONDS_MAX: Final = 10**12  # thirty years
@@ -186,7 +187,8 @@ def _segment(part: object) -> Segment:
     if start is not None and end is not None and end < start:
         _refuse("a segment of it ends", f"at {end} ms", f"before it begins at {start} ms")
     page = None if place.page is None else checked_whole(place.page, "page", PAGES_MAX)
-    locator = Locator(start, end, page, _moment(place.frame_ms, "frame_ms"), _box(place.box))
+    speaker = None if place.speaker is None else checked_text(place.speaker, "speaker", SPEAKER_LETTERS)
+    locator = Locator(start, end, page, _moment(place.frame_ms, "frame_ms"), _box(place.box), speaker)
     return Segment(checked_text(part.text, "a segment's text", LETTERS_MAX), locator)
 
 

@@ -25,10 +25,11 @@ _COLUMNS: Final = pa.schema(
         # As JSON: fetching a hit costs by the column, and these have fourteen inside.
         pa.field("locator", pa.string()),
         pa.field("pointer", pa.string()),
+        pa.field("speaker", pa.string()),  # out of the locator, to be filtered by
     ]
 )
 AS_JSON: Final = ("locator", "pointer")
-SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint"}]
+SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint", "speaker"}]
 
 
 def schema_of(dimension: int) -> pa.Schema:
@@ -51,8 +52,8 @@ def to_entries(rows: pa.Table) -> pa.Table:
         raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
     schema = schema_of(lengths[0])
     fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
-    columns = {name: rows[name] for name in _COLUMNS.names if name not in AS_JSON}
-    columns |= {name: _as_json(rows[name]) for name in AS_JSON}
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, "speaker"}}
+    columns |= {name: _as_json(rows[name]) for name in AS_JSON} | {"speaker": _speakers(rows["locator"])}
     return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
 
 
@@ -66,3 +67,7 @@ def wrong_length(given: int, wanted: int) -> str:
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:
     return pa.array([json.dumps(value) for value in column.to_pylist()], pa.string())
+
+
+def _speakers(locators: pa.ChunkedArray) -> pa.Array:
+    return pa.array([(locator or {}).get("speaker") for locator in locators.to_pylist()], pa.string())

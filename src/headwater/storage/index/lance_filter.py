@@ -12,6 +12,8 @@ def condition(only: Filter) -> str:
         parts.append(f"customer = {quoted(only.customer)}")
     if only.modality is not None:
         parts.append(f"modality = {quoted(only.modality)}")
+    if only.speaker is not None:
+        parts.append(f"speaker = {quoted(only.speaker)}")
     if only.since is not None:
         parts.append(f"occurred_at >= {_moment(only.since)}")
     if only.until is not None:

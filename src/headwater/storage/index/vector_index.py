@@ -32,6 +32,7 @@ class Filter:
     since: datetime | None = None
     until: datetime | None = None
     hidden: frozenset[str] = frozenset()
+    speaker: str | None = None
 
 
 ANYTHING: Final = Filter()

@@ -5,7 +5,7 @@ Every step can be done twice. Nothing here reads or writes a row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from headwater.storage.tables.snapshots import history_of
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
+    from pyiceberg.types import StructType
 
 _LONG_TEXT: Final = {"text", "detail", "payload"}
 
@@ -47,6 +48,26 @@ def add_columns(catalog: "Catalog", name: str, columns: Sequence[pa.Field]) -> N
         with table.update_schema() as update:
             for field in missing:
                 update.add_column(field.name, kinds.find_field(field.name).field_type)
+
+
+def add_fields(catalog: "Catalog", name: str, column: str, kind: pa.DataType) -> None:
+    """Those of a struct, or of a list of structs, that are not in the column yet; in old rows they are null."""
+    table = catalog.load_table(name)
+    there, wanted = (
+        _struct_in(schema, column) for schema in (table.schema(), iceberg_schema(pa.schema([(column, kind)])))
+    )
+    known = {field.name for field in there.fields}
+    missing = [field for field in wanted.fields if field.name not in known]
+    if missing:
+        with table.update_schema() as update:
+            for field in missing:
+                update.add_column((column, field.name), field.field_type)
+
+
+def _struct_in(schema: "Schema", column: str) -> "StructType":
+    kind: Any = schema.find_field(column).field_type
+    found: StructType = getattr(kind, "element_type", kind)
+    return found
 
 
 def add_unpartitioned_spec(catalog: "Catalog", name: str) -> None:
