@@ -5,7 +5,8 @@ Writes  index
 Key     chunk_id; twice is once.
 Invariant: the index is a view. It notes how far it has followed beside its own entries, so a wiped index starts again
 from the first vector. The ledger knows of which index that is true, and lets only the run that holds the lease say so:
-whoever slept meanwhile can set nothing back, nor vouch for entries that are gone.
+whoever slept meanwhile can set nothing back, nor vouch for entries that are gone. The index itself knows no lease, so
+who was refused takes back what it wrote and the table has no more.
 """
 
 import json
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from headwater import faults
@@ -59,9 +61,31 @@ def index_next(writer: TableWriter, ledger: Ledger, index: VectorIndex, *, batch
         index.upsert(rows)  # by this one writer: the index uses all cores by itself, and each call makes a fragment
         faults.point("index.upserted")
     if end > before.position:
-        _note(ledger, noted, replace(before, position=end))
+        try:
+            _note(ledger, noted, replace(before, position=end))
+        except Conflict:
+            if len(rows):
+                _take_back(writer, index, rows)
+            raise
         index.set_position(end, before.index)
     return len(rows) or None
+
+
+def _take_back(writer: TableWriter, index: VectorIndex, rows: pa.Table) -> None:
+    """Entries whose vectors were removed while we slept, such as a retired model's. What is in the table again by the
+    time that they are gone is brought again: a model may come back."""
+    there = set(_of_table(writer, rows["chunk_id"])["chunk_id"].to_pylist())
+    strays = rows.filter(pc.invert(pc.is_in(rows["chunk_id"], pa.array(there, pa.string()))))["chunk_id"]
+    if len(strays):
+        index.delete(strays.to_pylist())
+        if len(back := _of_table(writer, strays)):
+            index.upsert(back)
+
+
+def _of_table(writer: TableWriter, chunk_ids: pa.ChunkedArray) -> pa.Table:
+    """Rows of the table as it is now."""
+    wanted = writer.spark.createDataFrame(pa.table({"chunk_id": chunk_ids}))
+    return to_arrow(read_table(writer.spark, EMBEDDINGS).join(F.broadcast(wanted), "chunk_id", "left_semi"))
 
 
 def _followed(noted: str | None, index: VectorIndex, generation: int) -> Followed:

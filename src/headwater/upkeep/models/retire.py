@@ -162,9 +162,9 @@ class Retire(Task[RetirePlan]):
                 self._open(held).forget_positions(_table(step.about), tag)
             case DropVectors():
                 # The index knows no lease. Who slept so long that another finished this, and brought the model back,
-                # ends here.
+                # ends here, or a moment later.
                 self._require_leaving(held.ledger)
-                self._parts.index.drop(self._plan.fingerprint)
+                self._drop_vectors()
             case _:
                 change_book(held.ledger, self._without)
         return {}
@@ -182,6 +182,13 @@ class Retire(Task[RetirePlan]):
 
         self._require_leaving(held.ledger)
         remove_rows(self._open(held), _table(table), _made_by(self._plan, _table(table)))
+
+    def _drop_vectors(self) -> None:
+        index = self._parts.index
+        index.drop(self._plan.fingerprint)
+        known = self._parts.book().get(self._plan.step, self._plan.fingerprint)
+        if known is not None and known.state is not State.LEAVING:
+            index.set_position(0)  # it was brought back while we slept, so the run brings all vectors once more
 
     def _require_leaving(self, ledger: Ledger) -> None:
         change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, State.LEAVING))
