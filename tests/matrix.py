@@ -95,7 +95,7 @@ def _know(lake: Lake, *cards: ModelCard) -> None:
     for card in cards:
         name = f"cheap_models:{card.name.title().replace('-', '')}"
         book = book.with_model(
-            replace(active, name=name, label=card.label, fingerprint=card.fingerprint, state=State.BESIDE)
+            replace(active, name=name, label=card.label, fingerprint=card.fingerprint, state=State.STANDBY)
         )
     change_book(open_ledger(lake.settings.text("ledger.uri")), lambda _: book)
 

@@ -69,9 +69,9 @@ def _book() -> ModelBook:
     return ModelBook(
         (
             KnownModel("transcribe", "pocketsphinx", "pocketsphinx 5.1.1", OLD, State.ACTIVE, "2026-03-01T12:00:00Z"),
-            KnownModel("transcribe", "heard", whisper, NEW, State.BESIDE, "2026-03-02T12:00:00Z"),
+            KnownModel("transcribe", "heard", whisper, NEW, State.STANDBY, "2026-03-02T12:00:00Z"),
             KnownModel("transcribe", "half", whisper, HALF, State.BUILDING, "2026-03-03T12:00:00Z", replayed=True),
-            KnownModel("transcribe", "down", "sleeper 1", DOWN, State.BESIDE, "2026-03-04T12:00:00Z"),
+            KnownModel("transcribe", "down", "sleeper 1", DOWN, State.STANDBY, "2026-03-04T12:00:00Z"),
         )
     )
 
@@ -85,7 +85,7 @@ def test_models_tells_who_is_seen_what_each_cost_and_the_next_move(call: Callabl
     listed = call("models", "--json").json["models"]
     assert all(set(model) == MODEL_KEYS | {"cost"} for model in listed)
     heard = [(m["state"], m["fingerprint"], m["rows"], m["cost"]) for m in listed if m["step"] == "transcribe"]
-    beside = [("beside", NEW, 1, 0.0042), ("beside", DOWN, 0, 0)]
+    beside = [("standby", NEW, 1, 0.0042), ("standby", DOWN, 0, 0)]
     assert heard == [("active", OLD, 1, 0), *beside, ("building", HALF, 0, 0)]
     drawn = call("models").out
     assert "heard (openai-transcription/whisper-1 1)" in drawn and "0.0042" in drawn

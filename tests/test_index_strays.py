@@ -99,18 +99,18 @@ def test_a_model_that_came_back_while_its_retirement_slept_is_brought_into_the_i
     with lakes.init(tmp_path / "lake") as lake:
         parts, writer = parts_of(lake), TableWriter(lake.spark, lake.settings)
         writer.publish(EMBEDDINGS, vectors(KEPT, GONE), {}, stage="test")
-        change_book(parts.ledger, lambda _: ModelBook((known(State.LEAVING),)))
+        change_book(parts.ledger, lambda _: ModelBook((known(State.RETIRING),)))
         slept = hold(parts.ledger)
         current: dict[str, Any] = {}
 
         def bring_back() -> None:
             current["held"] = take_over(parts.ledger)
-            change_book(parts.ledger, lambda _: ModelBook((known(State.BESIDE),)))
+            change_book(parts.ledger, lambda _: ModelBook((known(State.STANDBY),)))
             follow(lake, writer, current["held"])
 
         drowsy = Components(lake.settings)
         drowsy.__dict__["index"] = Drowsy(lake.settings, bring_back)
-        plan = RetirePlan("embed", "gone 1", GONE, State.BESIDE.value, {}, 3)
+        plan = RetirePlan("embed", "gone 1", GONE, State.STANDBY.value, {}, 3)
         Retire(drowsy, plan).do(DropVectors(about="index"), slept)
         follow(lake, writer, current["held"])
         found = lake.table("embeddings", all_models=True).to_arrow()["chunk_id"].to_pylist()

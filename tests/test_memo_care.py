@@ -88,7 +88,7 @@ def test_a_replay_that_was_stopped_keeps_its_answers_and_a_model_that_is_gone_do
     know(lake, "caption", State.BUILDING, replayed=True)
     come(lake, CAPTIONS, {"bronze.events": 3, f"bronze.events/caption/{PRINT}": 2})
     assert plan(lake).drop == 0
-    know(lake, "caption", State.LEAVING, replayed=True)
+    know(lake, "caption", State.RETIRING, replayed=True)
     assert plan(lake).drop == 10
     change_book(parts_of(lake).ledger, lambda _: ModelBook())
     assert plan(lake).drop == 10

@@ -66,7 +66,7 @@ def test_a_model_for_pictures_comes_later_by_a_replay_and_goes_again(engine: Non
         quote = lake.models.quote("picture", "cheap_models:CheapClip")
         assert (quote.objects, quote.calls, quote.vectors) == (2, 2, 2)
         assert lake.models.replay("picture", "cheap_models:CheapClip").finished
-        assert lake.models.book().find("picture", "cheap-clip 1").state is State.BESIDE
+        assert lake.models.book().find("picture", "cheap-clip 1").state is State.STANDBY
         assert looked_for(lake, "red") == []
         lake.models.activate("picture", "cheap-clip 1")
         assert looked_for(lake, "red") == ["one"]

@@ -50,7 +50,7 @@ def test_a_model_is_replayed_beside_flipped_to_and_back_and_nobody_sees_two(lake
     before = lake.search("call loudness", modality="audio").to_dict()
     replayed = lake.models.replay("transcribe", LOUDER)
     assert replayed.finished
-    assert lake.models.book().find("transcribe", LOUDER).state is State.BESIDE
+    assert lake.models.book().find("transcribe", LOUDER).state is State.STANDBY
 
     # Beside: made, indexed, and seen by nobody who does not ask for it.
     assert models_of(lake, "all_models.transcripts") == {"cheap-speech 1": 4, "louder-speech 2": 4}
@@ -204,7 +204,7 @@ def test_quarantined_objects_are_retried_by_another_model(calls: Path, engine: N
         assert lake.retry("BAD_OUTPUT", model=LOUDER).recovered == 4
         assert lake.quarantine("BAD_OUTPUT")["rows"] == []
         assert models_of(lake, "all_models.transcripts") == {"louder-speech 2": 4}
-        assert lake.models.book().find("transcribe", LOUDER).state is State.SOME
+        assert lake.models.book().find("transcribe", LOUDER).state is State.PARTIAL
         # Made whole and shown: what the retry made is not made again.
         made = len(calls.read_text().split())
         assert lake.models.replay("transcribe", LOUDER).finished

@@ -32,7 +32,7 @@ def lake(tmp_path: Path) -> Path:
     call = {"customer": "acme", "modality": "audio", "event_id": "e1", "object_id": CALL, "text": "the refund"}
     heard = {**call, "step": "transcribe", "model": "new 2", "fingerprint": NEW}
     old = KnownModel("transcribe", "pocketsphinx", "pocketsphinx 5.1.1", OLD, State.ACTIVE, "2026-03-01T12:00:00Z")
-    new = KnownModel("transcribe", "new", "new 2", NEW, State.BESIDE, "2026-03-02T12:00:00Z")
+    new = KnownModel("transcribe", "new", "new 2", NEW, State.STANDBY, "2026-03-02T12:00:00Z")
     with lakes.open(directory) as opened:
         table = parts_of(opened).catalog.load_table(TRANSCRIPTS.name)
         append(table, rows(TRANSCRIPTS, [heard], 1), TRANSCRIPTS.day)
@@ -85,7 +85,9 @@ def test_a_model_that_became_anything_else_after_the_plan_is_not_retired(lake: P
             )
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == Conflict.exit_code and "was beside when this was planned and is building now" in errors
+    assert (
+        process.returncode == Conflict.exit_code and "was standby when this was planned and is building now" in errors
+    )
     assert heard_by_new(lake) == 1
 
 
@@ -93,7 +95,7 @@ def test_a_model_whose_retirement_has_begun_cannot_be_activated(lake: Path, caps
     with retiring(lake, "retire.begun"):
         refused = answer(capsys, "activate", "transcribe", "new", "--lake", lake)
         assert refused.code == Conflict.exit_code and "is being removed" in refused.err
-        assert state_of(lake, OLD) is State.ACTIVE and state_of(lake, NEW) is State.LEAVING
+        assert state_of(lake, OLD) is State.ACTIVE and state_of(lake, NEW) is State.RETIRING
 
 
 def test_what_is_retired_is_what_was_planned_whatever_the_name_means_by_now(lake: Path) -> None:
@@ -105,4 +107,4 @@ def test_what_is_retired_is_what_was_planned_whatever_the_name_means_by_now(lake
         change_book(parts_of(opened).ledger, lambda book: book.with_model(second))
         with pytest.raises(Exception, match="knows no model aaaa000011112222"):
             opened.models.retire("transcribe", "new", plan=plan)
-        assert read_book(parts_of(opened).ledger).find("transcribe", "new").state is State.BESIDE
+        assert read_book(parts_of(opened).ledger).find("transcribe", "new").state is State.STANDBY

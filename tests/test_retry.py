@@ -50,7 +50,7 @@ def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake:
     change_book(ledger, lambda book: book.with_model(replace(deaf, state=State.BUILDING)))
     assert lake.retry("BAD_OUTPUT").tried == 0
     assert len(lake.quarantine("BAD_OUTPUT")["rows"]) == 4
-    change_book(ledger, lambda book: book.with_model(replace(deaf, state=State.BESIDE)))
+    change_book(ledger, lambda book: book.with_model(replace(deaf, state=State.STANDBY)))
     assert lake.retry("BAD_OUTPUT").tried == 4
 
 

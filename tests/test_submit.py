@@ -179,7 +179,7 @@ def test_a_model_is_shipped_whoever_names_it(tmp_path: Path, monkeypatch: pytest
     settings = resolve(tmp_path / "lake", document, {}, {})
     settings.lake.mkdir()
     place = "replayed_of_mine:Model"
-    known = KnownModel("caption", place, "mine 1", "0" * 16, State.BESIDE, "2026-03-01T00:00:00Z", replayed=True)
+    known = KnownModel("caption", place, "mine 1", "0" * 16, State.STANDBY, "2026-03-01T00:00:00Z", replayed=True)
     change_book(open_ledger(settings.text("ledger.uri")), lambda book: book.with_model(known))
     shipped = {name for name in own_modules(settings) if name != "headwater"}
     assert shipped == {"pictures_of_mine", "scans_of_mine", "named_of_mine", "replayed_of_mine"}

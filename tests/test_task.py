@@ -378,7 +378,7 @@ def test_killed_at_every_step_a_task_that_needs_spark_is_finished_too(
             opened.run()
         before = rounds.contents(opened)
         known: KnownModel = opened.models.book().find("transcribe", "ACTIVE")
-        other = replace(known, fingerprint="0" * 16, label="other", state=State.BESIDE)
+        other = replace(known, fingerprint="0" * 16, label="other", state=State.STANDBY)
         change_book(parts_of(opened).ledger, lambda book: book.with_model(other))
     command = ("maintain",) if kind == "maintain" else ("retire", "transcribe", "0" * 16)
     kills = 0

@@ -1,6 +1,6 @@
 """The model book: which models a lake knows for each step, and which one its readers see.
 
-One model a step is active: search and views show its rows alone. Others may stand beside it, kept up with what
+One model a step is active: search and views show its rows alone. Others may be on standby, kept up with what
 arrives, so that flipping forth and back is a change of this book and nothing else.
 """
 
@@ -14,10 +14,15 @@ from headwater.errors import Conflict, InvalidRequest, NotFound
 
 class State(StrEnum):
     ACTIVE = "active"
-    BESIDE = "beside"  # complete, and kept up with what arrives; seen by nobody
+    STANDBY = "standby"  # complete, and kept up with what arrives; seen by nobody
     BUILDING = "building"  # a replay is under way, or stopped half-way
-    SOME = "some"  # it was tried on some objects: a retry by another model
-    LEAVING = "leaving"  # retired; its rows are being removed
+    PARTIAL = "partial"  # it was tried on some objects: a retry by another model
+    RETIRING = "retiring"  # its rows are being removed
+
+    @classmethod
+    def _missing_(cls, value: object) -> "State | None":
+        """By its name in lakes of before."""
+        return {"beside": cls.STANDBY, "some": cls.PARTIAL, "leaving": cls.RETIRING}.get(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class KnownModel:
 
     @property
     def kept(self) -> bool:
-        return self.state in {State.ACTIVE, State.BESIDE}
+        return self.state in {State.ACTIVE, State.STANDBY}
 
     def position_in(self, source: str) -> str:
         """The name of its position in a table upstream."""
@@ -106,9 +111,9 @@ class ModelBook:
         found = self.get(model.step, model.fingerprint)
         if found is None:
             return self.with_model(replace(model, state=State.BUILDING, replayed=True))
-        if found.state is State.LEAVING:
+        if found.state is State.RETIRING:
             raise Conflict(f"{found.label} is being removed. Finish that: headwater retire {found.step} {found.name}")
-        return self.with_model(replace(found, state=State.BUILDING)) if found.state is State.SOME else self
+        return self.with_model(replace(found, state=State.BUILDING)) if found.state is State.PARTIAL else self
 
     def labels(self) -> dict[str, str]:
         """What each model is called, by the tag of its rows."""
@@ -120,7 +125,7 @@ class ModelBook:
     def activated(self, model: KnownModel) -> Self:
         """The other steps aside beside it: one value for another, so nobody sees two or none."""
         way = f"headwater replay {model.step} --model {model.name}"
-        if model.state is State.LEAVING:
+        if model.state is State.RETIRING:
             finish = f"headwater retire {model.step} {model.name}"
             raise Conflict(f"{model.label} is being removed. Finish that: {finish}; then bring it back: {way}")
         if not model.kept:
@@ -128,7 +133,7 @@ class ModelBook:
         return type(self)(tuple(self._flipped(other, model) for other in self.models))
 
     def retired(self, step: str, fingerprint: str, planned: State | None = None) -> Self:
-        """Leaving, unless it has become something else than it was when somebody planned to let it go."""
+        """Retiring, unless it has become something else than it was when somebody planned to let it go."""
         model = self.find(step, fingerprint)
         if model.state is State.ACTIVE:
             raise Conflict(
@@ -139,12 +144,12 @@ class ModelBook:
                 f"{model.label} was {planned.value} when this was planned and is {model.state.value} now. "
                 f"Plan again: headwater retire {model.step} {model.fingerprint} --dry-run"
             )
-        return self.with_model(replace(model, state=State.LEAVING))
+        return self.with_model(replace(model, state=State.RETIRING))
 
     @staticmethod
     def _flipped(other: KnownModel, model: KnownModel) -> KnownModel:
         if (other.step, other.fingerprint) == (model.step, model.fingerprint):
             return replace(other, state=State.ACTIVE)
         if other.step == model.step and other.state is State.ACTIVE:
-            return replace(other, state=State.BESIDE)
+            return replace(other, state=State.STANDBY)
         return other

@@ -52,7 +52,7 @@ def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> 
     add_columns(catalog, QUARANTINE.name, [QUARANTINE.schema.field("event_seq")])
     set_metrics(catalog, QUARANTINE)
     # Which of their rows came by a retry was not noted: some may have.
-    unfinished = {State.SOME, State.BUILDING}
+    unfinished = {State.PARTIAL, State.BUILDING}
     tags = [f"{m.step}/{m.fingerprint}" for m in read_book(ledger).models if m.state in unfinished]
     for table in TABLES:
         add_unpartitioned_spec(catalog, table.name)

@@ -46,13 +46,13 @@ def _next_move(known: dict[str, Any]) -> str | None:
     match known["state"]:
         case "building":
             return f"{name} is {known['behind']:,} behind. Go on: headwater replay {step} --model {name}"
-        case "some":
+        case "partial":
             return f"{name} has made some rows. Make them all: headwater replay {step} --model {name}"
-        case "beside":
+        case "standby":
             return (
                 f"{name} is kept up with what arrives. Show it: headwater activate {step} {which}"
                 f"\n  Let it go: headwater retire {step} {which}"
             )
-        case "leaving":
+        case "retiring":
             return f"{name} is half removed. Finish: headwater retire {step} {which}"
     return None

@@ -27,7 +27,7 @@ def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int 
 def only_by(book: ModelBook, model: KnownModel) -> ModelBook:
     """The book as if `model` were the only one of its step: for work on it alone."""
     others = tuple(other for other in book.models if other.step != model.step)
-    return ModelBook((*others, replace(model, state=State.BESIDE)))
+    return ModelBook((*others, replace(model, state=State.STANDBY)))
 
 
 def _planned(step: Step, models: Models, book: ModelBook) -> Iterator[PlannedStep]:

@@ -28,5 +28,5 @@ def register_model(settings: Settings, ledger: Ledger, clock: Clock, name: str) 
     """A model that the book may not know yet, for some objects only."""
     models = models_of(settings)
     step = step_of(models, name)
-    known = known_model(models, step, name, State.SOME, clock(), replayed=True)
+    known = known_model(models, step, name, State.PARTIAL, clock(), replayed=True)
     return change_book(ledger, lambda book: book.with_new(known)).get(step, known.fingerprint) or known

@@ -155,13 +155,13 @@ def _embed(run: Run, known: KnownModel, may: Allowance) -> Embeddings | None:
 
 
 def _caught_up(run: Run, known: KnownModel) -> None:
-    def beside(book: ModelBook) -> ModelBook:
+    def on_standby(book: ModelBook) -> ModelBook:
         found = book.get(known.step, known.fingerprint)
         if found is None:
             raise NotFound(f"{known.label} was taken out of the book meanwhile. Replay it again.")
-        return book if found.kept else book.with_model(replace(found, state=State.BESIDE))
+        return book if found.kept else book.with_model(replace(found, state=State.STANDBY))
 
-    change_book(run.ledger, beside)
+    change_book(run.ledger, on_standby)
 
 
 def _stage_in_trouble(run: Run) -> flow.Stage | None:

@@ -71,7 +71,7 @@ class _History:
 
     def has_served(self, model: KnownModel | None) -> bool:
         """Whether the rows of what a model answered until then are committed, as far as there will be any."""
-        if model is None or model.state in {State.SOME, State.LEAVING}:
+        if model is None or model.state in {State.PARTIAL, State.RETIRING}:
             return True
         step = STEPS[model.step]
         now, then = progress_in(self._load(step.table)), self._then(self._load(step.table))

@@ -111,7 +111,7 @@ def find_cut_short(ledger: Ledger, step: str, model: str) -> RetirePlan | None:
     for left in unfinished_plans(ledger, Retire.kind):
         about = left.about
         if about["step"] == step and model in {about["model"], about["fingerprint"]}:
-            return RetirePlan(step, about["model"], about["fingerprint"], State.LEAVING.value, {}, 0)
+            return RetirePlan(step, about["model"], about["fingerprint"], State.RETIRING.value, {}, 0)
     return None
 
 
@@ -163,7 +163,7 @@ class Retire(Task[RetirePlan]):
             case DropVectors():
                 # The index knows no lease. Who slept so long that another finished this, and brought the model back,
                 # ends here, or a moment later.
-                self._require_leaving(held.ledger)
+                self._require_retiring(held.ledger)
                 self._drop_vectors()
             case _:
                 change_book(held.ledger, self._without)
@@ -173,25 +173,25 @@ class Retire(Task[RetirePlan]):
         """The book is asked and changed in one transaction, so that of this and an activation one comes first."""
         faults.point("retire.planned")
         known = read_book(ledger).get(self._plan.step, self._plan.fingerprint)
-        if known is None or known.state is not State.LEAVING:
+        if known is None or known.state is not State.RETIRING:
             change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, expected))
         faults.point("retire.begun")
 
     def _remove_rows(self, held: Held, table: str) -> None:
         from headwater.storage.tables.rewrite_files import remove_rows
 
-        self._require_leaving(held.ledger)
+        self._require_retiring(held.ledger)
         remove_rows(self._open(held), _table(table), _made_by(self._plan, _table(table)))
 
     def _drop_vectors(self) -> None:
         index = self._parts.index
         index.drop(self._plan.fingerprint)
         known = self._parts.book().get(self._plan.step, self._plan.fingerprint)
-        if known is not None and known.state is not State.LEAVING:
+        if known is not None and known.state is not State.RETIRING:
             index.set_position(0)  # it was brought back while we slept, so the run brings all vectors once more
 
-    def _require_leaving(self, ledger: Ledger) -> None:
-        change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, State.LEAVING))
+    def _require_retiring(self, ledger: Ledger) -> None:
+        change_book(ledger, lambda book: book.retired(self._plan.step, self._plan.fingerprint, State.RETIRING))
 
     def _without(self, book: ModelBook) -> ModelBook:
         known = book.get(self._plan.step, self._plan.fingerprint)
