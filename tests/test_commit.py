@@ -20,7 +20,7 @@ from headwater.errors import Conflict, OutcomeUnknown, Unavailable
 from headwater.lake import Lake
 from headwater.settings import Settings
 from headwater.storage.io.local_path import local_path
-from headwater.storage.ledger.hold_lease import holding
+from headwater.storage.ledger.hold_lease import hold_lease
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables import commit, warehouse_files
 from headwater.storage.tables.commit import Base, Committer, Landing, SqlTables
@@ -241,21 +241,21 @@ def test_who_took_over_and_found_nothing_to_do_leaves_the_fencing_to_the_next_ho
 def test_who_took_over_and_failed_half_way_leaves_the_fencing_to_the_next_holder(lake: Lake) -> None:
     ledger = parts_of(lake).ledger
     ledger.acquire_lease("run", "asleep", 60, utc_now() - timedelta(hours=1))
-    with pytest.raises(Unavailable), holding(ledger, "run", "fails", utc_now, lambda: None) as held:
+    with pytest.raises(Unavailable), hold_lease(ledger, "run", "fails", utc_now, lambda: None) as held:
         assert held.lease.takeover
         raise Unavailable("The catalog went away in the middle.")
-    with holding(ledger, "run", "next", utc_now, lambda: None) as held:
+    with hold_lease(ledger, "run", "next", utc_now, lambda: None) as held:
         assert held.lease.takeover
         held.note_fenced()
-    with holding(ledger, "run", "last", utc_now, lambda: None) as held:
+    with hold_lease(ledger, "run", "last", utc_now, lambda: None) as held:
         assert not held.lease.takeover
 
 
 def test_an_epoch_that_was_raised_and_not_yet_written_is_left_to_the_next_holder(lake: Lake) -> None:
     ledger = parts_of(lake).ledger
-    with holding(ledger, "run", "raises", utc_now, lambda: None) as held:
+    with hold_lease(ledger, "run", "raises", utc_now, lambda: None) as held:
         held.raise_above(41)
-    with holding(ledger, "run", "next", utc_now, lambda: None) as held:
+    with hold_lease(ledger, "run", "next", utc_now, lambda: None) as held:
         assert held.lease.epoch == 43 and held.lease.takeover
 
 
@@ -270,7 +270,7 @@ def test_a_ledger_under_a_lease_that_was_lost_takes_no_change(lake: Lake) -> Non
     ledger = parts_of(lake).ledger
     with (
         pytest.raises(Conflict, match="lost to another process"),  # whoever ends without noticing is told at the end
-        holding(ledger, "run", "one", utc_now, lambda: None) as held,
+        hold_lease(ledger, "run", "one", utc_now, lambda: None) as held,
     ):
         mine = held.ledger
         mine.set_fact("colour", "blue")

@@ -23,7 +23,7 @@ from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.settings import Settings
 from headwater.storage.index.vector_index import VectorIndex, open_index
 from headwater.storage.log.pointer_log import open_pointer_log
-from headwater.storage.query.history import holding_snapshots
+from headwater.storage.query.history import snapshots_with_rows
 from headwater.storage.raw.store import RawStore, open_raw_store
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.row_filter import Where
@@ -163,8 +163,8 @@ def test_the_snapshots_that_hold_an_object_are_found_through_rewrites(lake: Lake
     for number in (0, 1, 2, 3, 90, 92):
         name = f"chat/acme/{number}"
         where: Where = {"object_id": name, "occurred_at": NOON}
-        assert sorted(holding_snapshots(messages, where)) == held(lake, "silver.messages", name), name
-    assert holding_snapshots(messages, {"object_id": "chat/acme/none"}) == set()
+        assert sorted(snapshots_with_rows(messages, where)) == held(lake, "silver.messages", name), name
+    assert snapshots_with_rows(messages, {"object_id": "chat/acme/none"}) == set()
 
 
 def test_status_has_the_pinned_shape_and_subtracts_positions(lake: Lake) -> None:

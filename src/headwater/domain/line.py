@@ -129,12 +129,12 @@ def _is_whole(number: object) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < _LONG
 
 
-def _time(said: object) -> datetime | None:
+def _time(value: object) -> datetime | None:
     """ISO 8601, or seconds since 1970."""
     try:
-        if type(said) is str:
-            return parse_time(said)
-        return datetime.fromtimestamp(said, UTC) if type(said) is int else None
+        if type(value) is str:
+            return parse_time(value)
+        return datetime.fromtimestamp(value, UTC) if type(value) is int else None
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -146,10 +146,10 @@ def _content_hash(
 
     Lakes keep these hashes: not a letter of the form may change. It is Spark's `to_json`.
     """
-    said = "" if text is None else f',"text":{_quoted(text)}'
+    member = "" if text is None else f',"text":{_quoted(text)}'
     form = (
         f'{{"event_id":{_quoted(event_id)},"modality":"{modality}","customer":{_quoted(customer)},'
-        f'"path":{_quoted(path)},"size":{size},"checksum":"{checksum}"{said}}}'
+        f'"path":{_quoted(path)},"size":{size},"checksum":"{checksum}"{member}}}'
     )
     if "\\u00" in form:
         # Java spells the codes of control characters in capitals.
@@ -171,21 +171,21 @@ def _fields(value: str) -> Mapping[str, Any]:
 def _worded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Producers of loose languages send a number where a word belongs."""
     pointer = fields.get("pointer")
-    told = {name: _word(fields.get(name)) for name in _WORDS}
+    words = {name: _word(fields.get(name)) for name in _WORDS}
     place = {name: _word(pointer.get(name)) for name in _POINTER_WORDS} if type(pointer) is dict else {}
-    return {**fields, **told, "pointer": {**pointer, **place} if type(pointer) is dict else {}}
+    return {**fields, **words, "pointer": {**pointer, **place} if type(pointer) is dict else {}}
 
 
-def _word(said: object) -> str | None:
-    if said is None or type(said) is str:
-        return said
-    return _number(said) if type(said) is float else json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+def _word(value: object) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    return _number(value) if type(value) is float else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _number(said: float) -> str:
+def _number(value: float) -> str:
     """As Java spells it, because lakes keep keys and hashes that were made so."""
-    if said == 0 or 1e-3 <= abs(said) < 1e7 or not isfinite(said):
-        return str(said)
-    sign, digits, exponent = Decimal(repr(said)).normalize().as_tuple()
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or not isfinite(value):
+        return str(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     first, *more = map(str, digits)
     return f"{'-' * sign}{first}.{''.join(more) or '0'}E{len(more) + int(exponent)}"

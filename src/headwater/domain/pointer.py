@@ -24,8 +24,8 @@ class Pointer:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """A foreign event need not say of what type its object is."""
-        told = {name: fields[name] for name in cls.__slots__ if fields.get(name) is not None}
-        return cls(**{"content_type": "", **told})
+        given = {name: fields[name] for name in cls.__slots__ if fields.get(name) is not None}
+        return cls(**{"content_type": "", **given})
 
 
 POINTER_TYPE = pa.struct(

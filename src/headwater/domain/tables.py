@@ -73,7 +73,7 @@ EFFORT: Final = (
     _field("attempts", pa.int32()),
 )
 
-_SAID = (
+_TEXT_COLUMNS = (
     *PROVENANCE,
     _field("text", pa.string()),
     _field("language", pa.string()),
@@ -136,13 +136,15 @@ METADATA: Final = Table(
 )
 
 
-def _said(name: str, purpose: str) -> Table:
-    return Table(name, pa.schema(_SAID), key=_DERIVED_KEY, day="occurred_at", order=_DERIVED_ORDER, purpose=purpose)
+def _text_table(name: str, purpose: str) -> Table:
+    return Table(
+        name, pa.schema(_TEXT_COLUMNS), key=_DERIVED_KEY, day="occurred_at", order=_DERIVED_ORDER, purpose=purpose
+    )
 
 
-TRANSCRIPTS: Final = _said("silver.transcripts", "what was said in calls and videos, with its times")
-CAPTIONS: Final = _said("silver.captions", "what is to be read in pictures, frames and pages, with its boxes")
-MESSAGES: Final = _said("silver.messages", "what people wrote in chat")
+TRANSCRIPTS: Final = _text_table("silver.transcripts", "what was said in calls and videos, with its times")
+CAPTIONS: Final = _text_table("silver.captions", "what is to be read in pictures, frames and pages, with its boxes")
+MESSAGES: Final = _text_table("silver.messages", "what people wrote in chat")
 
 EMBEDDINGS: Final = Table(
     "silver.embeddings",

@@ -255,8 +255,8 @@ def _is_too_long(line: str | bytes) -> bool:
 def _line_id(text: str, number: int, customer: str, prefix: str | None) -> str:
     if prefix is not None:
         return f"{prefix}-{number}"
-    said = hashlib.sha256(f"{customer}\0{text}".encode(errors="surrogatepass")).hexdigest()
-    return f"line-{number}-{said[:24]}"
+    digest = hashlib.sha256(f"{customer}\0{text}".encode(errors="surrogatepass")).hexdigest()
+    return f"line-{number}-{digest[:24]}"
 
 
 def _failed(source: str, error: HeadwaterError) -> Landed:

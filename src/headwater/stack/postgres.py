@@ -171,8 +171,8 @@ def _binaries() -> Path:
 
 @cache
 def _version(binaries: Path) -> int:
-    said = subprocess.run([binaries / "postgres", "--version"], check=False, capture_output=True, text=True).stdout
-    found = re.search(r"\d+", said)
+    version = subprocess.run([binaries / "postgres", "--version"], check=False, capture_output=True, text=True).stdout
+    found = re.search(r"\d+", version)
     return int(found[0]) if found else 0
 
 

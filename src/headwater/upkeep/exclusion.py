@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Final
 
 from headwater.clock import Clock
-from headwater.storage.ledger.hold_lease import Held, holding
+from headwater.storage.ledger.hold_lease import Held, hold_lease
 from headwater.storage.ledger.ledger import Ledger
 
 RUN_LEASE: Final = "run"
@@ -59,7 +59,7 @@ def alone(ledger: Ledger, kind: str, clock: Clock, lost: Callable[[], None] | No
     """
     with ExitStack() as leases:
         held = [
-            leases.enter_context(holding(ledger, name, f"headwater {kind}", clock, lost or _nothing))
+            leases.enter_context(hold_lease(ledger, name, f"headwater {kind}", clock, lost or _nothing))
             for name in LEASES[kind]
         ]
         # A task of several leases that slept and lost any of them writes nothing more.

@@ -16,7 +16,7 @@ from headwater.domain.ref import Ref
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, TABLES, TEXT_TABLES, Table
 from headwater.errors import DataFault, InvalidRequest, NotFound
 from headwater.storage.index.vector_index import VectorIndex
-from headwater.storage.query.history import holding_refs
+from headwater.storage.query.history import refs_with_rows
 from headwater.storage.query.plain_rows import to_plain, to_rows
 from headwater.storage.query.reader import scan
 from headwater.storage.raw.store import RawStore
@@ -73,7 +73,7 @@ def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: 
     where = _where(object_id, events)
     derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *TEXT_TABLES)}
     chunks = sorted(_rows(catalog, EMBEDDINGS, _CHUNK, where), key=lambda row: (row["source_table"], row["chunk"]))
-    holding = [table for table, rows in ((EVENTS, events), *derived.items(), (EMBEDDINGS, chunks)) if rows]
+    with_rows = [table for table, rows in ((EVENTS, events), *derived.items(), (EMBEDDINGS, chunks)) if rows]
     indexed = index.position()
     return Trace(
         object=_object(raw_store, object_id, events, refused),
@@ -81,7 +81,7 @@ def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: 
         derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
         vectors=tuple(_vector(row, indexed) for row in chunks),
         quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
-        refs=tuple(ref for table in holding for ref in _refs(lake, table, where)),
+        refs=tuple(ref for table in with_rows for ref in _refs(lake, table, where)),
         as_of=past.to_dict() if past else None,
     )
 
@@ -189,4 +189,4 @@ def _vector(row: Row, indexed: int) -> Row:
 def _refs(catalog: catalogs.Tables, table: Table, where: Where) -> list[Row]:
     loaded = catalogs.load(catalog, table.name)
     with catalogs.translated(table.name):
-        return holding_refs(loaded, table.name, where)
+        return refs_with_rows(loaded, table.name, where)

@@ -60,8 +60,8 @@ class Family:
         yield f"# HELP {self.name} {_escaped(self.help)}"
         suffix = "_total" if self.kind == "counter" else ""
         for labels, value in self.samples:
-            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            yield f"{self.name}{suffix}{f'{{{told}}}' if told else ''} {value:.15g}"
+            pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield f"{self.name}{suffix}{f'{{{pairs}}}' if pairs else ''} {value:.15g}"
 
 
 def metrics_of(parts: Parts) -> str:
@@ -80,13 +80,13 @@ def metrics(
 
 
 def _tables(status: Mapping[str, Any]) -> Iterator[Family]:
-    told = (
+    columns = (
         ("rows", "rows", "Rows of the table."),
         ("files", "files", "Data files of the table."),
         ("median_file_bytes", "median_file_bytes", "The median size of its data files."),
         ("snapshots", "snapshots", "Snapshots that are kept."),
     )
-    for column, name, purpose in told:
+    for column, name, purpose in columns:
         samples = [({"table": line["name"]}, line[column]) for line in status["tables"]]
         yield Family(f"headwater_table_{name}", "gauge", purpose, samples)
 
@@ -208,14 +208,14 @@ def _remembering(tell: Callable[[], str]) -> Callable[[], str]:
     lock = threading.Lock()
     held: tuple[float, str] | None = None
 
-    def told() -> str:
+    def answer() -> str:
         nonlocal held
         with lock:
             if held is None or time.monotonic() - held[0] > _FRESH_SECONDS:
                 held = (time.monotonic(), tell())
             return held[1]
 
-    return told
+    return answer
 
 
 class _Handler(BaseHTTPRequestHandler):

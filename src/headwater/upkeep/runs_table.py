@@ -46,7 +46,7 @@ def runs_table(ledger: Ledger) -> pa.Table:
 
 def dismissals_table(ledger: Ledger) -> pa.Table:
     """One row a key of quarantine that was let go, whether or not a row with it is still there."""
-    rows = [{**key._asdict(), **told.to_dict()} for key, told in read_dismissals(ledger)]
+    rows = [{**key._asdict(), **dismissal.to_dict()} for key, dismissal in read_dismissals(ledger)]
     moments = [parse_time(row.pop("dismissed_at")) for row in rows]
     given = pa.Table.from_pylist(rows, schema=DISMISSALS)
     return given.append_column("dismissed_at", pa.array(moments, TIMESTAMP))
@@ -64,14 +64,14 @@ def _rows(run: Run) -> list[dict[str, Any]]:
     models = run.detail.get("models") or {}
     if not models:
         return [about]
-    return [{**about, **_of_model(tag, told)} for tag, told in models.items()]
+    return [{**about, **_of_model(tag, spent)} for tag, spent in models.items()]
 
 
-def _of_model(tag: str, told: dict[str, Any]) -> dict[str, Any]:
+def _of_model(tag: str, spent: dict[str, Any]) -> dict[str, Any]:
     step, _, fingerprint = tag.partition("/")
     return {
         "step": step,
         "fingerprint": fingerprint,
-        "model": told.get("model"),
-        **{name: told.get(name) for name in _SUMS},
+        "model": spent.get("model"),
+        **{name: spent.get(name) for name in _SUMS},
     }

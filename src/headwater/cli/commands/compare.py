@@ -38,7 +38,11 @@ def _draw(found: dict[str, Any]) -> None:
         ("cost", lambda model: money(model["cost"])),
         ("attempts", lambda model: f"{model['attempts']:,}"),
     )
-    table(("", one["model"], other["model"]), [(name, told(one), told(other)) for name, told in facts], whole=("",))
+    table(
+        ("", one["model"], other["model"]),
+        [(name, fact_of(one), fact_of(other)) for name, fact_of in facts],
+        whole=("",),
+    )
     say("")
     say(_disagreement(found["disagreement"], one["name"]))
     names = [model["name"] if one["name"] != other["name"] else model["fingerprint"] for model in (one, other)]
@@ -47,21 +51,21 @@ def _draw(found: dict[str, Any]) -> None:
         heading("Where they differ most")
     for pair in found["sample"]:
         say(text(pair.get("object_id") or f"“{one_line(pair['query'], 90)}”", "dim"))
-        for name, said in zip(names, (pair["one"], pair["other"]), strict=True):
-            shown = "; ".join(said) if isinstance(said, list) else said
+        for name, answer in zip(names, (pair["one"], pair["other"]), strict=True):
+            shown = "; ".join(answer) if isinstance(answer, list) else answer
             say(text(f"  {name:<{width}}  ", "dim"), one_line(shown, 160) or "(nothing)")
 
 
-def _disagreement(told: dict[str, Any], measure: str) -> str:
-    if "overlap_at_10" in told:
-        if told["overlap_at_10"] is None:
+def _disagreement(found: dict[str, Any], measure: str) -> str:
+    if "overlap_at_10" in found:
+        if found["overlap_at_10"] is None:
             return "Nothing to compare yet."
-        return f"Of the ten nearest they share {told['overlap_at_10']:.0%}, over {told['queries']:,} queries."
-    if not told["pairs"]:
+        return f"Of the ten nearest they share {found['overlap_at_10']:.0%}, over {found['queries']:,} queries."
+    if not found["pairs"]:
         return "No object was done by both yet."
-    if told["word_error"] is None:
-        return f"Over {told['pairs']:,} objects, {measure} has no words to measure by; {told['equal']:,} are equal."
+    if found["word_error"] is None:
+        return f"Over {found['pairs']:,} objects, {measure} has no words to measure by; {found['equal']:,} are equal."
     return (
-        f"Words that differ: {told['word_error']:.1%} of those of {measure}, over {told['pairs']:,} objects; "
-        f"{told['equal']:,} are equal."
+        f"Words that differ: {found['word_error']:.1%} of those of {measure}, over {found['pairs']:,} objects; "
+        f"{found['equal']:,} are equal."
     )

@@ -142,5 +142,5 @@ def _draw(document: dict[str, Any]) -> None:
         if result["error"]:
             say(text(f"{'failed':<13}", "red"), f"  {result['source']}: {result['error']['message']}")
     counts = {**summary, "skipped": len(skipped)}
-    told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
-    say(f"{plural(sum(counts.values()), 'item')}: {told or 'nothing matched'}")
+    totals = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+    say(f"{plural(sum(counts.values()), 'item')}: {totals or 'nothing matched'}")

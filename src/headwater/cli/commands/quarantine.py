@@ -83,8 +83,9 @@ def _draw_rows(rows: list[dict[str, Any]]) -> None:
     from headwater.cli.output import one_line, say
 
     for row in rows[:_ROWS_SHOWN]:
-        told = f"{row['because']} ({row['dismissed_by']}) – " if "because" in row else ""
-        say(f"  {row['object_id'] or row['event_id']}  ({row['step']}) {one_line(told + (row['detail'] or ''), 160)}")
+        dismissal = f"{row['because']} ({row['dismissed_by']}) – " if "because" in row else ""
+        detail = one_line(dismissal + (row["detail"] or ""), 160)
+        say(f"  {row['object_id'] or row['event_id']}  ({row['step']}) {detail}")
     if len(rows) > _ROWS_SHOWN:
         say(f"  … and {len(rows) - _ROWS_SHOWN:,} more (all of them: --json)")
 

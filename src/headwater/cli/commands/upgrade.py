@@ -23,7 +23,7 @@ def command(session: Session, dry_run: bool) -> None:
             session.directory,
             session.options,
             report=session.note,
-            stepped=lambda step: session.note(_told(step.to_dict())),
+            stepped=lambda step: session.note(_line(step.to_dict())),
         )
     session.show({**plan.to_dict(), "applied": not dry_run}, _draw)
 
@@ -35,9 +35,9 @@ def _draw(document: dict[str, Any]) -> None:
         say(f"The lake has format {document['found']}, the newest this Headwater knows. Nothing to do.")
         return
     for step in document["steps"]:
-        say(_told(step))
+        say(_line(step))
     say("Done." if document["applied"] else "Do it: headwater upgrade")
 
 
-def _told(step: dict[str, Any]) -> str:
+def _line(step: dict[str, Any]) -> str:
     return f"format {step['expects']} → {int(step['expects']) + 1}: {step['purpose']}"

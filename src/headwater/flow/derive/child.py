@@ -201,7 +201,7 @@ class _Attempt:
             return self._fault(tag, "CRASHED", describe(error, DETAIL_MAX))
 
     def _leave_for_memory(self, tag: str) -> bool:
-        """What failed to allocate may have left half-built things behind in foreign code: start afresh."""
+        """What failed to allocate may have left half-built things behind in foreign code: start anew."""
         self._fault(tag, "TOO_LARGE", f"It needs more memory than limits.child_mb, {self._worker.limits.child_mb} MB.")
         self._tell(done=True)
         os._exit(0)

@@ -88,7 +88,7 @@ class Fetcher:
         except (AccessRefused, Unavailable):
             raise
         except DataFault as fault:
-            raise self._told(store, pointer, fault) from fault
+            raise self._explained(store, pointer, fault) from fault
         except NotFound as error:
             raise DataFault("MISSING_OBJECT", str(error)) from error
         except InvalidRequest as error:  # the store refuses the path: an event from elsewhere made it
@@ -96,7 +96,7 @@ class Fetcher:
         except HeadwaterError as error:
             raise DataFault("UNFETCHABLE", str(error)) from error
 
-    def _told(self, store: RawStore, pointer: Pointer, fault: DataFault) -> DataFault:
+    def _explained(self, store: RawStore, pointer: Pointer, fault: DataFault) -> DataFault:
         """Bytes that are not the ones may be the beginning of many more than the event says."""
         if fault.reason != "CORRUPT" or pointer.offset:
             return fault

@@ -102,8 +102,8 @@ def _import(keytool: Path, store: Path, alias: str, certificate: bytes) -> None:
             f"{keytool} does not run ({error.strerror}), and Spark trusts s3.ca_file by its help; install Java again."
         ) from error
     if done.returncode:
-        said = done.stdout.decode(errors="replace").strip()
-        raise InvalidRequest(f"Java does not take the certificate of s3.ca_file: {said[-200:]}")
+        output = done.stdout.decode(errors="replace").strip()
+        raise InvalidRequest(f"Java does not take the certificate of s3.ca_file: {output[-200:]}")
 
 
 def _kept(content: bytes, suffix: str, make: Callable[[Path], object]) -> Path:

@@ -114,9 +114,9 @@ def require_conditional_put(target: S3Target | None, setting: str) -> None:
     try:
         ConditionalPut(target, lambda: target.client(target.session()), setting).is_honoured()
     except _errors() as error:
-        said = str(error).partition("\n")[0][:300]
+        message = str(error).partition("\n")[0][:300]
         raise Unavailable(
-            f"The S3 server of {setting} did not answer: {said}. Check s3.endpoint, try again."
+            f"The S3 server of {setting} did not answer: {message}. Check s3.endpoint, try again."
         ) from error
 
 

@@ -125,21 +125,21 @@ class S3Target:
     @classmethod
     def from_iceberg(cls, bucket: str, properties: Mapping[str, str]) -> Self:
         """What `iceberg` told, read again: PyIceberg makes its files by properties alone."""
-        told = properties.get
+        value_of = properties.get
         return cls(
             bucket=bucket,
             prefix="",
-            endpoint=told("s3.endpoint", ""),
-            region=told("s3.region", ""),
-            access_key=told("s3.access-key-id", ""),
-            secret_key=told("s3.secret-access-key", ""),
-            path_style=told("s3.force-virtual-addressing") != "true",
-            ca_file=told("headwater.s3.ca-file", ""),
+            endpoint=value_of("s3.endpoint", ""),
+            region=value_of("s3.region", ""),
+            access_key=value_of("s3.access-key-id", ""),
+            secret_key=value_of("s3.secret-access-key", ""),
+            path_style=value_of("s3.force-virtual-addressing") != "true",
+            ca_file=value_of("headwater.s3.ca-file", ""),
         )
 
     def iceberg(self) -> dict[str, str]:
         """For PyIceberg's catalog."""
-        return _said(
+        return _given(
             {
                 "py-io-impl": FILE_IO,
                 "s3.endpoint": self.endpoint,
@@ -153,7 +153,7 @@ class S3Target:
 
     def spark(self) -> dict[str, str]:
         """For Spark's catalog, without its prefix; one's own authority goes to the JVM as a whole, in `trust`."""
-        return _said(
+        return _given(
             {
                 "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
                 "client.region": self.region,
@@ -172,7 +172,7 @@ class S3Target:
             trust_in_process(self.ca_file)
         found = self.session().get_credentials() if not self.access_key else None
         keys = found.get_frozen_credentials() if found else None
-        return _said(
+        return _given(
             {
                 "endpoint": self.endpoint if self.path_style or not self.endpoint else self._virtual_endpoint(),
                 "region": self.region,
@@ -200,6 +200,6 @@ class S3Target:
         return f"{scheme}://{self.bucket}.{host}"
 
 
-def _said(options: Mapping[str, str]) -> dict[str, str]:
+def _given(options: Mapping[str, str]) -> dict[str, str]:
     """An empty value is left to the library's own default."""
     return {name: value for name, value in options.items() if value}

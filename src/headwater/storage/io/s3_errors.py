@@ -57,10 +57,10 @@ def translate(error: Exception, key: str) -> HeadwaterError:
     if status in _REFUSED or code in KEY_TROUBLE:
         why = f" ({code})" if code else ""
         return AccessRefused(f"S3 refused access to {key}{why}. Check s3.access_key, s3.secret_key and the policy.")
-    return Unavailable(f"S3 failed at {key}: {_said(error)}. Check s3.endpoint and the bucket, then try again.")
+    return Unavailable(f"S3 failed at {key}: {_message(error)}. Check s3.endpoint and the bucket, then try again.")
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     code, status = code_of(error), status_of(error)
     if code and status:
         return f"it answers {status} {code}"

@@ -105,5 +105,5 @@ def _translated(place: str) -> Iterator[None]:
     try:
         yield
     except (ClientError, BotoCoreError) as error:
-        said = str(error).partition("\n")[0][:300]
-        raise Unavailable(f"Uploads to {place} could not be looked after: {said}. Try again.") from error
+        message = str(error).partition("\n")[0][:300]
+        raise Unavailable(f"Uploads to {place} could not be looked after: {message}. Try again.") from error

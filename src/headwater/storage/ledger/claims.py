@@ -45,7 +45,7 @@ def claim_first(database: Database, kind: str, rows: Sequence[tuple[str, str, in
             if database.changed < len(some):
                 # Somebody was first for one of these.
                 known = _claimed(database, run, [row[0] for row in some])
-                firsts |= {key: _told(firsts[key][0], content, epochs, known[at]) for at, content, key in some}
+                firsts |= {key: _as_asked(firsts[key][0], content, epochs, known[at]) for at, content, key in some}
     return firsts
 
 
@@ -128,7 +128,7 @@ def _lowest(rows: Sequence[tuple[str, str, int, int]]) -> dict[str, First]:
     return firsts
 
 
-def _told(asked: str, hashed: bytes, epochs: dict[str, int], claim: tuple[bytes, int, int]) -> First:
+def _as_asked(asked: str, hashed: bytes, epochs: dict[str, int], claim: tuple[bytes, int, int]) -> First:
     """A claim as the asker knows it: his own content where it is the same, else something that it is not."""
     content, partition, offset = claim
     number = (partition if partition >= 0 else -1 - partition) % _EPOCH

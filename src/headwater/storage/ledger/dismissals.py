@@ -16,7 +16,7 @@ from headwater.storage.ledger.claims import KEYS_PER_QUERY
 from headwater.storage.ledger.ledger import Ledger
 
 _KEY: Final = "event_id, step, fingerprint, reason"
-_TOLD: Final = "dismissed_at, dismissed_by, because"
+_ABOUT: Final = "dismissed_at, dismissed_by, because"
 
 
 class QuarantineKey(NamedTuple):
@@ -47,12 +47,12 @@ class Dismissal:
 
 def dismiss(ledger: Ledger, keys: Iterable[QuarantineKey], *, now: datetime, by: str, because: str) -> None:
     """Who was first stays the one."""
-    told = (to_text(now), by, because)
+    about = (to_text(now), by, because)
     with ledger._database.transaction() as run:
         for some in _batches(keys):
             marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(some))
-            values = [value for key in some for value in (*key, *told)]
-            run(f"insert into dismissed ({_KEY}, {_TOLD}) values {marks} on conflict do nothing", values)
+            values = [value for key in some for value in (*key, *about)]
+            run(f"insert into dismissed ({_KEY}, {_ABOUT}) values {marks} on conflict do nothing", values)
 
 
 def undo_dismissals(ledger: Ledger, keys: Iterable[QuarantineKey]) -> None:
@@ -77,9 +77,9 @@ def find_dismissals(ledger: Ledger, keys: Iterable[QuarantineKey]) -> dict[Quara
     for some in _batches(keys) if has_dismissals(ledger) else ():
         wanted, events = set(some), list({key.event_id for key in some})
         marks = ", ".join("?" * len(events))
-        rows = ledger._database.query(f"select {_KEY}, {_TOLD} from dismissed where event_id in ({marks})", events)
-        told = {QuarantineKey(*row[:4]): Dismissal(*row[4:]) for row in rows}
-        found |= {key: dismissal for key, dismissal in told.items() if key in wanted}
+        rows = ledger._database.query(f"select {_KEY}, {_ABOUT} from dismissed where event_id in ({marks})", events)
+        dismissed = {QuarantineKey(*row[:4]): Dismissal(*row[4:]) for row in rows}
+        found |= {key: dismissal for key, dismissal in dismissed.items() if key in wanted}
     return found
 
 
@@ -88,7 +88,7 @@ def read_dismissals(
 ) -> Iterator[tuple[QuarantineKey, Dismissal]]:
     """All, or those of some reasons."""
     where = f"where reason in ({', '.join('?' * len(reasons))})" if reasons is not None else ""
-    query = f"select {_KEY}, {_TOLD} from dismissed {where} order by dismissed_at"
+    query = f"select {_KEY}, {_ABOUT} from dismissed {where} order by dismissed_at"
     for row in ledger._database.query(query, [*(reasons or ())]):
         yield QuarantineKey(*row[:4]), Dismissal(*row[4:])
 

@@ -59,7 +59,7 @@ def _acquire(ledger: Ledger, name: str, owner: str, now: datetime) -> Lease:
 
 
 @contextmanager
-def holding(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[Held]:
+def hold_lease(ledger: Ledger, name: str, owner: str, clock: Clock, lost: Callable[[], None]) -> Iterator[Held]:
     """Conflict names the holder where there is one. `lost` is called if another took over while we slept."""
     now = ledger.clock(clock)
     held = Held(ledger, _acquire(ledger, name, owner, now()))

@@ -51,24 +51,23 @@ T = TypeVar("T")
 
 def place_of(uri: str) -> str:
     """A database's address, of all hosts where it has several, without whom and with which password it is opened."""
-    told = _told(uri)
-    pairs = zip_longest(told.get("host", "").split(","), told.get("port", "").split(","), fillvalue="")
-    return (
-        f"postgresql://{','.join(f'{host}:{port}' if port else host for host, port in pairs)}/{told.get('dbname', '')}"
-    )
+    parameters = _parameters(uri)
+    pairs = zip_longest(parameters.get("host", "").split(","), parameters.get("port", "").split(","), fillvalue="")
+    hosts = ",".join(f"{host}:{port}" if port else host for host, port in pairs)
+    return f"postgresql://{hosts}/{parameters.get('dbname', '')}"
 
 
 def conninfo_of(uri: str) -> str:
     """What a connection is opened with; whatever the URI says itself wins."""
-    told = _told(uri)
+    parameters = _parameters(uri)
     # Of several hosts, those that stand by let nobody write.
-    several = {"target_session_attrs": "read-write"} if "," in told.get("host", "") else {}
+    several = {"target_session_attrs": "read-write"} if "," in parameters.get("host", "") else {}
     # Of two settings of one name the server takes the latter.
-    options = f"{_OPTIONS} {told.get('options', '')}".strip()
-    return make_conninfo("", **{**_CONNECTION, **several, **told, "options": options})
+    options = f"{_OPTIONS} {parameters.get('options', '')}".strip()
+    return make_conninfo("", **{**_CONNECTION, **several, **parameters, "options": options})
 
 
-def _told(uri: str) -> dict[str, str]:
+def _parameters(uri: str) -> dict[str, str]:
     try:
         return {name: str(value) for name, value in conninfo_to_dict(uri).items()}
     except psycopg.ProgrammingError:
@@ -200,17 +199,19 @@ class PostgresDatabase:
             yield
         except psycopg.errors.DataCorrupted as error:
             raise DataFault(
-                "CORRUPT", f"{self._place} is damaged: {_said(error)}. Restore it from a backup."
+                "CORRUPT", f"{self._place} is damaged: {_message(error)}. Restore it from a backup."
             ) from error
         except psycopg.errors.UndefinedTable as error:
-            raise NotFound(f"{self._place} has no tables of a lake: {_said(error)}. {WAY_BACK}") from error
+            raise NotFound(f"{self._place} has no tables of a lake: {_message(error)}. {WAY_BACK}") from error
         except (psycopg.DataError, psycopg.ProgrammingError) as error:
-            raise InvalidRequest(f"{self._place} refused a value: {_said(error)}") from error
+            raise InvalidRequest(f"{self._place} refused a value: {_message(error)}") from error
         except psycopg.Error as error:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: psycopg.Error) -> HeadwaterError:
-        return Unavailable(f"{self._place} failed: {_said(error)}. Check that it runs and lets us in, then try again.")
+        return Unavailable(
+            f"{self._place} failed: {_message(error)}. Check that it runs and lets us in, then try again."
+        )
 
 
 @contextmanager
@@ -243,9 +244,9 @@ def _marked(statement: str) -> bytes:
 
 def _is_final(error: psycopg.OperationalError) -> bool:
     """Asking again does not help with a wrong password or name; while a server starts there is no such answer."""
-    said = str(error)
-    return "does not exist" in said or "authentication failed" in said or "no pg_hba.conf entry" in said
+    message = str(error)
+    return "does not exist" in message or "authentication failed" in message or "no pg_hba.conf entry" in message
 
 
-def _said(error: psycopg.Error) -> str:
+def _message(error: psycopg.Error) -> str:
     return str(error).partition("\n")[0][:200] or type(error).__name__

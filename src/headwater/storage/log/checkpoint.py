@@ -50,10 +50,10 @@ def _remove_earlier(spark: SparkSession, parent: str, lake: str) -> None:
 
 
 def _translation(error: Py4JJavaError, uri: str) -> Exception:
-    said = str(error.java_exception.getMessage()).partition("\n")[0][:200]
-    if "No FileSystem for scheme" in said:
+    message = str(error.java_exception.getMessage()).partition("\n")[0][:200]
+    if "No FileSystem for scheme" in message:
         return InvalidRequest(
             f"checkpoints.uri is {uri}, and this Spark has no file system of that kind. Leave the setting out: the"
             " driver alone reads these notes, and every start makes them anew."
         )
-    return Unavailable(f"The checkpoint in {uri} cannot be made: {said}. Check the place, then try again.")
+    return Unavailable(f"The checkpoint in {uri} cannot be made: {message}. Check the place, then try again.")

@@ -126,8 +126,8 @@ class FileBuilder:
         data = b"".join([*self._parts, summary, *pages, fences.tobytes(), tail])
         named = [int(head) for head in (heads if len(heads) <= _NAMED_HEADS else heads[[0, -1]])]
         letter = "f" if self._free else "p"
-        told = f"{letter}{len(heads)}-{''.join(f'{head:08x}' for head in named)}"
-        name = f"{place}/g{generation:08}-{run}-{part:05}-{told}.answers"
+        summary_name = f"{letter}{len(heads)}-{''.join(f'{head:08x}' for head in named)}"
+        name = f"{place}/g{generation:08}-{run}-{part:05}-{summary_name}.answers"
         file = AnswerFile(name, len(data), generation, run, part, letter == "f", len(heads), tuple(named))
         return file, data
 

@@ -107,13 +107,13 @@ class Shelf:
     def forget(self, checksums: Collection[str]) -> int:
         """Take out what was answered about these, from every byte; returns how many answers."""
         gone, keys = 0, {bytes.fromhex(checksum) for checksum in checksums}
-        while holding := self._holding(sorted(keys)):
-            for file in holding:
+        while files := self._files_with(sorted(keys)):
+            for file in files:
                 with suppress(FileNotFoundError):
                     gone += self._merge([file], lambda key, _: key in keys).dropped
         return gone
 
-    def _holding(self, keys: Sequence[bytes]) -> list[File]:
+    def _files_with(self, keys: Sequence[bytes]) -> list[File]:
         self.fresh = False
         heads, found = heads_of(list(keys)), list[File]()
         for file in self._look():

@@ -164,5 +164,5 @@ def translated() -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (BaseError, OSError) as error:
-        said = str(error).partition("\n")[0][:200]
-        raise Unavailable(f"The memo does not answer: {said}. Try again.") from error
+        reason = str(error).partition("\n")[0][:200]
+        raise Unavailable(f"The memo does not answer: {reason}. Try again.") from error

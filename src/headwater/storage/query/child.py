@@ -52,11 +52,11 @@ class QueryChild:
             with _bounded(resource.RLIMIT_DATA, _private_bytes() + (request["memory_mb"] << 20)):
                 return plan_again(lambda: self._rows(request, others))
         except HeadwaterError as error:
-            return _told(error)
+            return _refusal(error)
         except MemoryError:
-            return _told(out_of_memory(request["memory_mb"]))
+            return _refusal(out_of_memory(request["memory_mb"]))
         except Exception as error:
-            return _told(InternalError(f"The query could not be run: {type(error).__name__}: {error}"))
+            return _refusal(InternalError(f"The query could not be run: {type(error).__name__}: {error}"))
 
     def _rows(self, request: Mapping[str, Any], others: Mapping[str, bytes]) -> bytes:
         import pyarrow as pa
@@ -81,7 +81,7 @@ class QueryChild:
             return f'{{"columns": {json.dumps(answer.columns)}, "rows": [{",".join(lines)}]{past}}}'.encode()
 
 
-def _told(error: HeadwaterError) -> bytes:
+def _refusal(error: HeadwaterError) -> bytes:
     kind = "InvalidRequest" if (worn := isinstance(error, OutOfMemory)) else error.kind
     return json.dumps({"error": kind, "text": str(error), "worn": worn}).encode()
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 
-def holding_refs(table: "Table", name: str, where: Where) -> list[dict[str, Any]]:
+def refs_with_rows(table: "Table", name: str, where: Where) -> list[dict[str, Any]]:
     """Tags and branches first, then every snapshot: `{"table", "ref", "type", "snapshot_id"}`."""
-    held = holding_snapshots(table, where)
+    held = snapshots_with_rows(table, where)
     refs = [
         {"table": name, "ref": ref, "type": str(value.snapshot_ref_type), "snapshot_id": value.snapshot_id}
         for ref, value in sorted(table.metadata.refs.items())
@@ -34,7 +34,7 @@ def holding_refs(table: "Table", name: str, where: Where) -> list[dict[str, Any]
     return refs + snapshots
 
 
-def holding_snapshots(table: "Table", where: Where) -> set[int]:
+def snapshots_with_rows(table: "Table", where: Where) -> set[int]:
     walk = _Walk(table, where)
     for ref in table.metadata.refs.values():
         walk.settle(ref.snapshot_id)
@@ -84,8 +84,8 @@ class _Walk:
 
     def _confirm(self, locations: Sequence[str]) -> set[str]:
         unread = [location for location in locations if location not in self._confirmed]
-        holding = _files_with_rows(unread, self._where) if is_local(self._table) else set(unread)
-        self._confirmed |= {location: location in holding for location in unread}
+        with_rows = _files_with_rows(unread, self._where) if is_local(self._table) else set(unread)
+        self._confirmed |= {location: location in with_rows for location in unread}
         return {location for location in locations if self._confirmed[location]}
 
     def _ancestors(self, head: int) -> "Iterator[Snapshot]":

@@ -60,7 +60,7 @@ class ReadAhead:
         end = min(offset + count, self._size)
         pieces = []
         while offset < end:
-            block = self._holding(offset) or self._bring(offset, end - offset)
+            block = self._held_block(offset) or self._bring(offset, end - offset)
             piece = block.data[offset - block.start : end - block.start]
             if not piece:
                 raise OSError(f"a data file ends at {offset} instead of {self._size}")
@@ -68,7 +68,7 @@ class ReadAhead:
             offset += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _holding(self, offset: int) -> _Block | None:
+    def _held_block(self, offset: int) -> _Block | None:
         with self._lock:
             if self._tail is not None and self._tail.start <= offset < self._tail.end:
                 return self._tail

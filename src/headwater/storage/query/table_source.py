@@ -71,12 +71,12 @@ def _numbers(fields: "Sequence[NestedField]") -> str:
 
     Also of fields inside a column: without these DuckDB takes a struct's fields by their places in it.
     """
-    told = [
+    members = [
         f"{field.field_id}: {{name: {literal(field.name)}, type: {literal(_type(field.field_type))}, "
         f"default_value: {_default(field)}, children: {_numbers(_inside(field.field_type))}}}"
         for field in fields
     ]
-    return f"MAP {{{', '.join(told)}}}" if told else "NULL"
+    return f"MAP {{{', '.join(members)}}}" if members else "NULL"
 
 
 def _inside(kind: "IcebergType") -> "Sequence[NestedField]":

@@ -34,7 +34,7 @@ NAME: Final = "environment"
 PYTHON: Final = f"./{NAME}/bin/python"
 _MODEL_SETTINGS: Final = tuple(setting.name for setting in SETTINGS if setting.name.startswith("models."))
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-# Compiled afresh where it runs; installers and links into a clone are of no use there.
+# Compiled anew where it runs; installers and links into a clone are of no use there.
 _LEFT_OUT: Final = ("__pycache__", "pip", "setuptools", "_distutils_hack", "wheel")
 _SPARK_LEFT_OUT: Final = ("jars", "examples", "data", "bin", "sbin", "licenses")
 _PACKING: Final = ".packing-"

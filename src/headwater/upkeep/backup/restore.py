@@ -225,9 +225,9 @@ class Restore(Task[RestorePlan]):
         return {}
 
     def _open(self, step: OpenLake, plan: RestorePlan, ledger: Ledger) -> None:
-        told = {"from": plan.made_at, "force": plan.force, "notes": plan.notes, "done": asdict(self.restored)}
+        detail = {"from": plan.made_at, "force": plan.force, "notes": plan.notes, "done": asdict(self.restored)}
         if not any(to_text(run.started_at) == step.started_at for run in ledger.runs(1)):
-            record(ledger, self.kind, parse_time(step.started_at), self._parts.clock(), told)
+            record(ledger, self.kind, parse_time(step.started_at), self._parts.clock(), detail)
         if step.format:
             ledger.set_fact(FACT, step.format)
 

@@ -45,8 +45,8 @@ def ask(target: Parts) -> None:
         try:
             next(iter(open_store(target.settings).list()), None)
         except BaseError as error:
-            said = str(error).splitlines()[0][:200]
-            raise Unavailable(f"{shown_place(target.settings, name)} did not answer: {said}. Try again.") from error
+            message = str(error).splitlines()[0][:200]
+            raise Unavailable(f"{shown_place(target.settings, name)} did not answer: {message}. Try again.") from error
 
 
 def check_other_places(source: Parts, target: Parts, settings: tuple[str, ...]) -> None:

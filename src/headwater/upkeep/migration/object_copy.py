@@ -25,11 +25,11 @@ def copy_objects(
 ) -> Iterator[str]:
     """Each object as it is; yields those that are not what `known` says. Other bytes in the target are a Conflict."""
 
-    def copy(key: str, told: tuple[str, str] | None) -> bool:
+    def copy(key: str, expected: tuple[str, str] | None) -> bool:
         guessed = mimetypes.guess_type(key)[0] or "application/octet-stream"
         with _as_file(source.chunks(key)) as stream:
-            pointer = target.put_stream(key, stream, told[1] if told else guessed)
-        return told is None or pointer.checksum == told[0]
+            pointer = target.put_stream(key, stream, expected[1] if expected else guessed)
+        return expected is None or pointer.checksum == expected[0]
 
     stream = iter(keys)
     while batch := list(islice(stream, _BATCH)):

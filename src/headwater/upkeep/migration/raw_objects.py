@@ -49,12 +49,12 @@ def _take_out(source: Parts, there: KeyFile) -> Iterator[str]:
 
 def _copy(keys: Iterable[str], source: Parts, target: Parts, report: Report) -> None:
     with KeyFile() as known:
-        known.add(_heard_of(source))
+        known.add(_in_bronze(source))
         copied = copy_objects(
             keys,
             source.raw_store,
             target.raw_store,
-            lambda key: _told(known, key),
+            lambda key: _known_of(known, key),
             lambda: faults.point("migrate.object"),
         )
         for key in copied:
@@ -62,14 +62,14 @@ def _copy(keys: Iterable[str], source: Parts, target: Parts, report: Report) -> 
             report(f"{key} is copied as it is, but does not match its checksum in bronze.events")
 
 
-def _heard_of(source: Parts) -> Iterator[tuple[str, str]]:
+def _in_bronze(source: Parts) -> Iterator[tuple[str, str]]:
     """By path, checksum and content type in one word, for what bronze has heard of."""
     for batch in stream_rows(source.catalog, EVENTS.name, ("pointer",)):
         for pointer in batch["pointer"].to_pylist():
             yield pointer["path"], f"{pointer['checksum']} {pointer['content_type']}"
 
 
-def _told(known: KeyFile, key: str) -> tuple[str, str] | None:
+def _known_of(known: KeyFile, key: str) -> tuple[str, str] | None:
     """A checksum has no blank in it; a content type may."""
     found = known.get(key)
     if found is None:

@@ -58,8 +58,8 @@ class Quote:
     bill: Sequence[float] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        told = replace(self, places=(), bill=())  # else each would be copied
-        return {name: value for name, value in asdict(told).items() if name not in {"places", "bill"}}
+        shown = replace(self, places=(), bill=())  # else each would be copied
+        return {name: value for name, value in asdict(shown).items() if name not in {"places", "bill"}}
 
     def affordable(self, position: int, money: float) -> int | None:
         """The first event that cannot be paid any more; None where not even the next one can."""
