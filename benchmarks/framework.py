@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from measure import Measured, Meter
 
 HERE = Path(__file__).parent
-SETTINGS = '[models]\ntranscribe = "features:CallFeatures"\ncaption = "features:PictureFeatures"\n'
+SETTINGS = '[models]\ntranscribe = "features:CallFeatures"\ncaption = "features:PictureFeatures"\nembed = "lexical"\n'
 VALUES = {"models.transcribe": "features:CallFeatures", "models.caption": "features:PictureFeatures"}
 
 

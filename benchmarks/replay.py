@@ -33,7 +33,7 @@ from headwater.flow.land import text_event
 
 HERE: Final = Path(__file__).parent
 ACTIVE, NEWER = "counted:CountedCalls", "counted:NewerCalls"
-SETTINGS: Final = f'[models]\ntranscribe = "{ACTIVE}"\ncaption = "counted:CountedPictures"\n'
+SETTINGS: Final = f'[models]\ntranscribe = "{ACTIVE}"\ncaption = "counted:CountedPictures"\nembed = "lexical"\n'
 NOTHING_SHARE: Final = 1 / 50
 MORE_SHARE: Final = 0.03
 STAGES: Final = ("bronze", "derive", "embed", "index")  # some of them at the same time

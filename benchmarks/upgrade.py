@@ -82,7 +82,7 @@ class Upgraded:
 def make_lake(lake: Path, lines: int, settings: str = "") -> None:
     """So many chat lines, embedded and indexed by the flow itself."""
     lake.mkdir(parents=True)
-    (lake / "headwater.toml").write_text(settings)
+    (lake / "headwater.toml").write_text(f'[models]\nembed = "{OLD}"\n{settings}')
     draw, at = np.random.default_rng(SEED), parse_time("2026-03-01")
     words = draw.choice(corpus.WORDS, (lines, 12))
     with lakes.init(lake) as opened:

@@ -2,6 +2,7 @@
 lake, for tests that look behind its face."""
 
 import weakref
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,9 @@ from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.progress import CONSUMED, DUPLICATES, NEXT_SEQ
 from headwater.domain.tables import CAPTIONS, EMBEDDINGS, EVENTS, MESSAGES, METADATA, QUARANTINE, TRANSCRIPTS
-from headwater.flow.models.lexical import Lexical
+from headwater.flow.models.port import Model
+from headwater.flow.models.registry import load_model
+from headwater.settings import BY_NAME
 from headwater.storage.tables import catalog as catalogs
 
 CALL: Final = "audio/acme/2026-03-01/call.wav"
@@ -38,6 +41,19 @@ def parts_of(lake: lakes.Lake) -> Components:
     return _PARTS[lake]
 
 
+@lru_cache
+def default_model(setting: str) -> Model:
+    """What a new lake on this machine begins with; an embedder is loaded."""
+    model = load_model(str(BY_NAME[setting].default_here().value))
+    if model.card.produces == "vector":
+        model.load()
+    return model
+
+
+def label_of(setting: str) -> str:
+    return default_model(setting).card.label
+
+
 def small_lake(directory: Path) -> Path:
     """One call, one screenshot, one chat line, one broken file; indexed, nothing pending."""
     with lakes.init(directory) as lake:
@@ -49,9 +65,9 @@ def small_lake(directory: Path) -> Path:
         chat = {"customer": "acme", "modality": "chat", "event_id": "m1", "object_id": CHAT}
         _add(lake, EVENTS, [call, screen, {**chat, "text": "hello there"}], {CONSUMED: "{}", DUPLICATES: "7"})
         _add(lake, METADATA, [{**call, **_made("probe", "probe 1")}, {**screen, **_made("probe", "probe 1")}])
-        heard = _made("transcribe", "pocketsphinx 5.1.1")
+        heard = _made("transcribe", label_of("models.transcribe"))
         _add(lake, TRANSCRIPTS, [{**call, **heard, "text": SAID, "confidence": 0.6}])
-        _add(lake, CAPTIONS, [{**screen, **_made("caption", "rapidocr 1.4.4"), "text": SHOWN}])
+        _add(lake, CAPTIONS, [{**screen, **_made("caption", label_of("models.caption")), "text": SHOWN}])
         _add(lake, MESSAGES, [{**chat, **_made("message", "inline 1"), "text": "hello there"}])
         bad = {"event_id": "e3", "object_id": "audio/acme/2026-03-01/cut.wav", "customer": "acme", "step": "probe"}
         _add(lake, QUARANTINE, [{**bad, "reason": "TRUNCATED", "detail": "it ends \x1b[2Jearly", "attempts": 1}])
@@ -74,7 +90,7 @@ def _add(
 
 
 def _embed(lake: lakes.Lake, texts: list[tuple[dict[str, Any], tables.Table, str]]) -> None:
-    embedder = Lexical()
+    embedder = default_model("models.embed")
     given = [
         {
             **about,
@@ -82,7 +98,7 @@ def _embed(lake: lakes.Lake, texts: list[tuple[dict[str, Any], tables.Table, str
             "fingerprint": embedder.card.fingerprint,
             "chunk_id": _CHUNKS[about["object_id"]],
             "source_table": table.name,
-            "source_model": "pocketsphinx 5.1.1" if table is TRANSCRIPTS else "rapidocr 1.4.4",
+            "source_model": label_of("models.transcribe" if table is TRANSCRIPTS else "models.caption"),
             "text": text,
             "locator": {"start_ms": 65_000, "end_ms": 71_500} if table is TRANSCRIPTS else None,
             "vector": embedder.run([text])[0],

@@ -21,6 +21,7 @@ CHEAP = """\
 [models]
 transcribe = "cheap_models:CheapSpeech"
 caption = "cheap_models:CheapReader"
+embed = "lexical"
 
 [limits]
 child_variables = "HEADWATER_CALLS"

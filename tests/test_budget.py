@@ -29,6 +29,7 @@ MODELS = """\
 [models]
 transcribe = "cheap_models:CheapSpeech"
 caption = "cheap_models:CheapReader"
+embed = "lexical"
 
 [model.calls]
 kind = "openai-embeddings"

@@ -24,7 +24,7 @@ from headwater.flow.drive.intake import MANY_EVENTS
 from headwater.flow.log.offset_gaps import check_policy, find_compacted
 from headwater.flow.runner import Committed, RunContext
 from headwater.lake import Lake
-from headwater.settings import Value
+from headwater.setting import Value
 from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.ledger.losses import LOST
 from headwater.storage.log.directory_log import DirectoryLog

@@ -10,7 +10,7 @@ from headwater.domain.model_book import State
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME
 
-PLAIN = '[models]\ncaption = "cheap_models:CheapReader"\n'
+PLAIN = '[models]\ncaption = "cheap_models:CheapReader"\nembed = "lexical"\n'
 CLIP = PLAIN + 'picture = "cheap_models:CheapClip"\n'
 
 

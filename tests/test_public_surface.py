@@ -44,7 +44,7 @@ def test_a_lake_mirrors_the_commands() -> None:
         "settings", "show", "spark", "sql", "status", "table", "trace", "upkeep",
     } | FORMER_NAMES  # fmt: skip
     assert public(LakeModels) == {
-        "activate", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
+        "activate", "better", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
     }  # fmt: skip
     assert public(LakeQuarantine) == {"dismiss", "plan_dismissal", "retry"}
     assert public(LakeUpkeep) == {

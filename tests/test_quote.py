@@ -19,6 +19,7 @@ from headwater.upkeep.models.named import find_candidate
 MODELS = """\
 [models]
 transcribe = "cheap_models:CheapSpeech"
+embed = "lexical"
 """
 LOUDER = "cheap_models:LouderSpeech"
 DONE, REMEMBERED = 100, 50

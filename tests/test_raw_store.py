@@ -15,7 +15,8 @@ from behaviour_raw_store import KEY, LARGE, PART_BYTES, put_small, put_streamed
 
 from headwater.domain.pointer import Pointer
 from headwater.errors import Conflict, DataFault, HeadwaterError, InvalidRequest, Unavailable
-from headwater.settings import Settings, Value, resolve
+from headwater.setting import Value
+from headwater.settings import Settings, resolve
 from headwater.storage.raw.directory_store import INCOMING, DirectoryRawStore
 from headwater.storage.raw.store import RawStore, open_raw_store
 

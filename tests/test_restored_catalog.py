@@ -16,6 +16,7 @@ MODELS = """\
 [models]
 transcribe = "speech"
 caption = "cheap_models:CheapReader"
+embed = "lexical"
 
 [model.speech]
 kind = "cheap_models:CheapSpeech"

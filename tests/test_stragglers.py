@@ -20,6 +20,7 @@ SETTINGS = """\
 [models]
 transcribe = "waiting"
 caption = "cheap_models:CheapReader"
+embed = "lexical"
 
 [model.waiting]
 kind = "cheap_models:WaitingSpeech"

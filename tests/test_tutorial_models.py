@@ -47,6 +47,8 @@ def test_the_page_is_walked_from_quote_to_retirement(
     engine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADWATER_MODELS_TRANSCRIBE", "pocketsphinx")
+    monkeypatch.setenv("HEADWATER_MODELS_EMBED", "lexical")
     lake = tmp_path / "demo-lake"
     assert main(["init", str(lake)]) == 0
     reader = Reader(lake, capsys)

@@ -126,7 +126,7 @@ def use_models(directory: Path) -> None:
     """Those that cost nothing, but for the embedder: what it answers is remembered before it is written."""
     rounds.use_cheap_models(directory)
     file = directory / FILE_NAME
-    file.write_text(file.read_text().replace("[models]", '[models]\nembed = "paid_models:PaidEmbedder"'))
+    file.write_text(file.read_text().replace('embed = "lexical"', 'embed = "paid_models:PaidEmbedder"'))
 
 
 def positions(lake: Lake) -> dict[str, tuple[int, object]]:

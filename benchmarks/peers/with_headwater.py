@@ -17,10 +17,11 @@ from headwater.components import Components
 from headwater.domain.event import Event
 from headwater.flow.land import text_event
 from headwater.lake import Lake
-from headwater.settings import Value, load
+from headwater.setting import Value
+from headwater.settings import load
 from peers import job
 
-SETTINGS = f'[models]\ntranscribe = "{job.FIRST}"\ncaption = "features:PictureFeatures"\n'
+SETTINGS = f'[models]\ntranscribe = "{job.FIRST}"\ncaption = "features:PictureFeatures"\nembed = "lexical"\n'
 AT = parse_time("2026-03-01")
 STREAM: dict[str, Value] = {"run.trigger_seconds": 0.2, "run.freshness_seconds": 0}
 LOOK_SECONDS = 0.1

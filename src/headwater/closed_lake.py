@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater import settings
 from headwater.components import Components
-from headwater.settings import Value
+from headwater.setting import Value
 
 if TYPE_CHECKING:
     from headwater.upkeep.backup.restore import Restored, RestorePlan

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from headwater.settings import Value
+from headwater.setting import Value
 
 Options = Mapping[str, Value] | None
 Report = Callable[[str], None]

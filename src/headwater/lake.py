@@ -18,7 +18,8 @@ from headwater.facets.former_names import FormerNames
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.upkeep import LakeUpkeep
-from headwater.settings import Settings, Value
+from headwater.setting import Value
+from headwater.settings import Settings
 from headwater.table_reader import TableReader
 
 if TYPE_CHECKING:

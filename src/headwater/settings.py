@@ -14,25 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import InvalidRequest, NotFound
+from headwater.setting import DEFAULT, Chosen, Setting, Value, checked
 
 FILE_NAME: Final = "headwater.toml"
-Value = str | int | float | bool
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """`{lake}` in a default stands for the lake's directory."""
-
-    name: str
-    default: Value
-    purpose: str
-    minimum: float | None = None
-    maximum: float | None = None
-    secret: bool = False
-
-    @property
-    def variable(self) -> str:
-        return "HEADWATER_" + self.name.upper().replace(".", "_")
 
 
 SETTINGS: Final = (
@@ -106,11 +90,16 @@ SETTINGS: Final = (
         "Batches of more rows than this never pass through the driver; 0 is 50,000, or 2,000 on a cluster.",
         minimum=0,
     ),
-    Setting("models.transcribe", "pocketsphinx", "The speech model."),
-    Setting("models.caption", "rapidocr", "The model that reads text in pictures."),
+    Setting(
+        "models.transcribe",
+        "moonshine",
+        "The speech model; on a machine that Moonshine has no wheel for, it is pocketsphinx.",
+        fallback=("moonshine_voice", "pocketsphinx"),
+    ),
+    Setting("models.caption", "pp-ocr", "The model that reads text in pictures."),
     Setting("models.extract", "pdfium", "The model that reads text in documents."),
-    Setting("models.scans", "rapidocr", "The model that reads pages of documents that are only pictures."),
-    Setting("models.embed", "lexical", "The embedder of texts."),
+    Setting("models.scans", "pp-ocr", "The model that reads pages of documents that are only pictures."),
+    Setting("models.embed", "static", "The embedder of texts."),
     Setting("models.picture", "", "The model that places pictures and words in one space; empty is none."),
     Setting(
         "limits.step_seconds",
@@ -187,14 +176,6 @@ def masked(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A value and where it came from: `default`, the file, an environment variable or an option."""
-
-    value: Value
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """All values of one lake. `lake` is its directory, absolute."""
 
@@ -215,6 +196,18 @@ class Settings:
 
     def number(self, name: str) -> float:
         return float(self[name])
+
+    def is_default(self, name: str) -> bool:
+        """Whether nobody has set it."""
+        return self.chosen[name].origin == DEFAULT
+
+    def fallbacks(self) -> list[str]:
+        """A sentence for each value that stands in for a default which this machine cannot have."""
+        return [
+            f"{setting.name} is {self[setting.name]}: {setting.default}, the default, has no package for this machine."
+            for setting in SETTINGS
+            if self.is_default(setting.name) and self.chosen[setting.name] != Chosen(setting.default, DEFAULT)
+        ]
 
     def section(self, name: str) -> Mapping[str, str]:
         return self.open_sections.get(name, {})
@@ -255,17 +248,17 @@ def load(
 def resolve(
     lake: Path, document: Mapping[str, Any], options: Mapping[str, Value], environment: Mapping[str, str]
 ) -> Settings:
-    """Pure: file values, then environment, then options."""
+    """File values, then environment, then options; nothing is read but which packages are there."""
     models = _model_sections(document.get(MODEL_SECTION, {}))
     plain, opened = _flatten({name: body for name, body in document.items() if name != MODEL_SECTION})
-    chosen = {setting.name: Chosen(setting.default, "default") for setting in SETTINGS}
+    chosen = {setting.name: setting.default_here() for setting in SETTINGS}
     for name, value in plain.items():
-        chosen[name] = Chosen(_checked(_known(name), value, FILE_NAME), FILE_NAME)
+        chosen[name] = Chosen(checked(_known(name), value, FILE_NAME), FILE_NAME)
     for setting in SETTINGS:
         if (text := environment.get(setting.variable)) is not None:
-            chosen[setting.name] = Chosen(_checked(setting, text, setting.variable), f"environment {setting.variable}")
+            chosen[setting.name] = Chosen(checked(setting, text, setting.variable), f"environment {setting.variable}")
     for name, value in options.items():
-        chosen[name] = Chosen(_checked(_known(name), value, "option"), "option")
+        chosen[name] = Chosen(checked(_known(name), value, "option"), "option")
     return Settings(lake.absolute(), chosen, opened, models)
 
 
@@ -302,29 +295,3 @@ def _known(name: str) -> Setting:
     near = difflib.get_close_matches(name, [*BY_NAME, *OPEN_SECTIONS], n=1, cutoff=0.3)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise InvalidRequest(f"Unknown setting {name}.{hint} All of them: headwater settings")
-
-
-def _checked(setting: Setting, value: Any, origin: str) -> Value:
-    kind = type(setting.default)
-    try:
-        if kind is bool and isinstance(value, str):
-            typed: Value = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
-                value.lower()
-            ]
-        elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, str | int | float):
-            raise TypeError
-        else:
-            typed = kind(value)
-    except (KeyError, TypeError, ValueError):
-        raise InvalidRequest(f"{origin}: {setting.name} must be a {kind.__name__}, not {value!r}.") from None
-    if not isinstance(typed, str | bool):
-        low, high = setting.minimum, setting.maximum
-        if (low is not None and typed < low) or (high is not None and typed > high):
-            raise InvalidRequest(f"{origin}: {setting.name} is {typed}; it must be {_range(low, high)}.")
-    return typed
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is not None and high is not None:
-        return f"between {low:g} and {high:g}"
-    return f"at least {low:g}" if low is not None else f"at most {high:g}"

@@ -19,7 +19,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from waiting import wait_until
 
-from headwater.settings import Chosen, Settings
+from headwater.setting import Chosen
+from headwater.settings import Settings
 from headwater.stack import process
 from headwater.stack.kafka import Kafka
 from headwater.stack.part import Part, Site

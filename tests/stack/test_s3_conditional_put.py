@@ -16,7 +16,8 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict, InvalidRequest
-from headwater.settings import FILE_NAME, Chosen, Settings
+from headwater.setting import Chosen
+from headwater.settings import FILE_NAME, Settings
 from headwater.storage.index.vector_index import open_index
 from headwater.storage.io.s3 import S3Target
 from headwater.storage.raw.directory_store import DirectoryRawStore

@@ -15,7 +15,7 @@ from headwater.errors import InvalidRequest
 if TYPE_CHECKING:
     from headwater.domain.ref import Ref
     from headwater.lake import Lake
-    from headwater.settings import Value
+    from headwater.setting import Value
 
 DEFAULT_LAKE: Final = "lake"
 

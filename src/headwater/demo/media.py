@@ -20,12 +20,16 @@ Kind = Literal["call", "screenshot", "video", "document", "chat", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class DemoItem:
-    """`path` is None for a chat line, whose text is its truth. A broken file's truth is the reason it should get."""
+    """`path` is None for a chat line, whose text is its truth. A broken file's truth is the reason it should get.
+
+    `said` is what is to be heard in it, `shown` what is to be read in pictures of it."""
 
     path: Path | None
     customer: str
     kind: Kind
     truth: str
+    said: str = ""
+    shown: str = ""
 
 
 SCREENS: Final = (
@@ -106,7 +110,7 @@ def _calls(directory: Path) -> Iterator[DemoItem]:
         if recording["name"] != VIDEO_SOUND:
             path = directory / f"{recording['name']}.wav"
             path.write_bytes((RECORDINGS / path.name).read_bytes())
-            yield DemoItem(path, recording["customer"], "call", recording["said"])
+            yield DemoItem(path, recording["customer"], "call", recording["said"], said=recording["said"])
 
 
 def _screens(directory: Path, number: str) -> Iterator[DemoItem]:
@@ -114,7 +118,8 @@ def _screens(directory: Path, number: str) -> Iterator[DemoItem]:
         shown = [line.format(number=number) for line in lines]
         path = directory / name
         draw_screen(title, shown).save(path)
-        yield DemoItem(path, customer, "screenshot", "\n".join([title, *shown]))
+        truth = "\n".join([title, *shown])
+        yield DemoItem(path, customer, "screenshot", truth, shown=truth)
 
 
 def _video(directory: Path) -> Iterator[DemoItem]:
@@ -123,7 +128,8 @@ def _video(directory: Path) -> Iterator[DemoItem]:
     path = directory / "report-screen.mp4"
     path.write_bytes(encode_video(screens, read_wav(RECORDINGS / f"{VIDEO_SOUND}.wav")))
     shown = "\n".join(line for title, lines in VIDEO_SCREENS for line in (title, *lines))
-    yield DemoItem(path, recording["customer"], "video", f"{recording['said']}\n{shown}")
+    said = recording["said"]
+    yield DemoItem(path, recording["customer"], "video", f"{said}\n{shown}", said, shown)
 
 
 def _document(directory: Path) -> Iterator[DemoItem]:

@@ -3,16 +3,15 @@
 It only uses what any program can use, `headwater.lake`; the command renders what is returned here.
 """
 
-import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.demo.media import DemoItem, make_demo_media
-from headwater.domain.tables import TABLES, TRANSCRIPTS
-from headwater.domain.words import word_error_rate
+from headwater.domain.tables import CAPTIONS, TABLES, TRANSCRIPTS, Table
+from headwater.domain.words import character_accuracy, plain_words, word_error_rate
 from headwater.errors import Conflict
 from headwater.lake import Lake, init
 from headwater.stack.stack import Stack
@@ -24,12 +23,14 @@ QUERIES: Final[tuple[dict[str, str], ...]] = (
     {"query": "the screen is broken"},
     {"query": "invoice is still open"},
     {"query": "restart the router", "customer": "globex"},
+    {"query": "WiFi drops each night"},  # found by its meaning: no text has a word of it
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A known sentence beside what the speech model made of it. `word_error` 0 is perfect."""
+    """A known sentence beside what the speech model made of it. `word_error` 0 is perfect; signs and capitals are no
+    errors, since not every model writes them."""
 
     object_id: str
     truth: str
@@ -40,13 +41,31 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What a screen truly shows beside what was read of it, blanks included. `character_error` 0 is perfect."""
+
+    object_id: str
+    truth: str
+    read: str
+    character_error: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tour:
-    """What there is to see. `trace` starts from a hit of the first search that has raw bytes behind it."""
+    """What there is to see. `word_error` is that of all recordings together, `character_error` of all screenshots.
+
+    Of a search, `shared` are the words of the question that its first hit has: without any, it was found by meaning.
+    `trace` starts from a hit of the first search that has raw bytes behind it.
+    """
 
     lake: str
     arrived: dict[str, dict[str, int]]
     derived: dict[str, int]
     heard: list[Heard]
+    word_error: float
+    read: list[Read]
+    character_error: float
     searches: list[dict[str, Any]]
     trace: dict[str, Any] | None
     quarantine: dict[str, Any]
@@ -97,17 +116,33 @@ def send(lake: Lake, items: Sequence[DemoItem], report: Callable[[str, int], Non
 
 
 def look_around(lake: Lake, items: Sequence[DemoItem]) -> Tour:
-    answers = [{**asked, **lake.search(limit=2, **asked).to_dict()} for asked in QUERIES]  # type: ignore[arg-type]
+    answers = [_answer(lake, asked) for asked in QUERIES]
     stored = [hit for hit in answers[0]["hits"] if hit["modality"] != "chat"]
+    heard, read = _heard(lake, items), _read(lake, items)
     return Tour(
         lake=str(lake.settings.lake),
         arrived=_arrived(items),
         derived={table.name: _count(lake, table.name) for table in TABLES},
-        heard=_heard(lake, items),
+        heard=heard,
+        word_error=_together([(line.word_error, len(line.truth.split())) for line in heard]),
+        read=read,
+        character_error=_together([(screen.character_error, len(screen.truth)) for screen in read]),
         searches=answers,
         trace=lake.trace(stored[0]["id"]) if stored else None,
         quarantine=lake.quarantine(),
     )
+
+
+def _answer(lake: Lake, asked: dict[str, str]) -> dict[str, Any]:
+    answer = lake.search(limit=2, **asked).to_dict()  # type: ignore[arg-type]
+    first = answer["hits"][0]["text"] if answer["hits"] else ""
+    shared = sorted(set(plain_words(asked["query"]).split()) & set(plain_words(first).split()))
+    return {**asked, **answer, "shared": shared}
+
+
+def _together(errors: Sequence[tuple[float, int]]) -> float:
+    """The error over all, from pairs of one's error and its length."""
+    return sum(error * length for error, length in errors) / max(1, sum(length for _, length in errors))
 
 
 def _arrived(items: Sequence[DemoItem]) -> dict[str, dict[str, int]]:
@@ -124,18 +159,27 @@ def _count(lake: Lake, table: str) -> int:
 
 
 def _heard(lake: Lake, items: Sequence[DemoItem]) -> list[Heard]:
-    """Calls only: a video's truth holds what is written in it too."""
-    truths = {item.path.name: item.truth for item in items if item.kind == "call" and item.path is not None}
-    rows = lake.sql(f"SELECT object_id, text, confidence, model FROM {TRANSCRIPTS.name} ORDER BY object_id")["rows"]
-    heard = []
-    for row in rows:
+    truths = {item.path.name: item.said for item in items if item.path is not None and item.said}
+    found = []
+    for row, truth in _rows_of(lake, TRANSCRIPTS, truths):
+        error = word_error_rate(plain_words(truth), plain_words(row["text"]))
+        found.append(Heard(row["object_id"], truth, row["text"], row["confidence"], error, row["model"]))
+    return found
+
+
+def _read(lake: Lake, items: Sequence[DemoItem]) -> list[Read]:
+    """Screenshots only: of a video, frames are read, and a line that stays is read in each."""
+    truths = {item.path.name: item.shown for item in items if item.path is not None and item.kind == "screenshot"}
+    return [
+        Read(row["object_id"], truth, row["text"], 1 - character_accuracy(truth, row["text"]), row["model"])
+        for row, truth in _rows_of(lake, CAPTIONS, truths)
+    ]
+
+
+def _rows_of(lake: Lake, table: Table, truths: Mapping[str, str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The rows of objects whose truth is known by the file's name, in their order."""
+    query = f"SELECT object_id, coalesce(text, '') AS text, confidence, model FROM {table.name} ORDER BY object_id"
+    for row in lake.sql(query)["rows"]:
         truth = truths.get(row["object_id"].rpartition("/")[2])
         if truth is not None:
-            error = word_error_rate(_words(truth), _words(row["text"] or ""))
-            heard.append(Heard(row["object_id"], truth, row["text"] or "", row["confidence"], error, row["model"]))
-    return heard
-
-
-def _words(text: str) -> str:
-    """Signs and capitals are no errors of a model that writes neither."""
-    return " ".join(re.findall(r"[\w']+", text.lower()))
+            yield row, truth

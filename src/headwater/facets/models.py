@@ -9,6 +9,9 @@ from headwater.domain.model_book import ModelBook
 from headwater.upkeep.models.budget import Budget
 
 if TYPE_CHECKING:
+    import builtins
+
+    from headwater.upkeep.models.better import Better
     from headwater.upkeep.models.quote import Quote
     from headwater.upkeep.models.replay import Replayed
     from headwater.upkeep.models.retire import RetirePlan
@@ -27,6 +30,12 @@ class LakeModels:
         from headwater.upkeep.models.list import list_models
 
         return list_models(self._parts.reader, self._parts.settings, self.book())
+
+    def better(self) -> "builtins.list[Better]":
+        """Where an earlier default is active: today's, with the quote of its replay; starts no JVM."""
+        from headwater.upkeep.models.better import better_models
+
+        return better_models(self._parts)
 
     def book(self) -> ModelBook:
         """What is known; before the first run, what the settings will begin with."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from headwater.settings import Settings, Value, resolve
+from headwater.setting import Value
+from headwater.settings import Settings, resolve
 from headwater.stack import process
 from headwater.stack.kafka import Kafka
 from headwater.stack.lake_file import STACK_FILE, settings_text, write_settings

@@ -48,34 +48,51 @@ def _draw(tour: dict[str, Any], directory: Path) -> None:
         say(f"  {customer:<10}", ", ".join(plural(count, _KINDS.get(kind, kind)) for kind, count in kinds.items()))
     heading("What was derived")
     table(("  table", "rows"), [(f"  {name}", f"{count:,}") for name, count in tour["derived"].items()], ("rows",))
-    _draw_heard(tour["heard"])
+    _draw_heard(tour)
+    _draw_read(tour)
     _draw_searches(tour["searches"])
     _draw_trace(tour["trace"])
     _draw_quarantine(tour["quarantine"])
     _draw_next(tour, directory)
 
 
-def _draw_heard(heard: list[dict[str, Any]]) -> None:
+def _draw_heard(tour: dict[str, Any]) -> None:
     from headwater.cli.output import heading, one_line, say, text
 
     heading("What the speech model heard")
-    for line in heard:
+    for line in tour["heard"]:
         sure = "" if line["confidence"] is None else f", confidence {line['confidence']:.2f}"
         say(f"  {line['object_id'].rpartition('/')[2]}", text(f"  {line['word_error']:.0%} word error{sure}", "yellow"))
         say(text("    said   ", "dim"), one_line(line["truth"]))
         say(text("    heard  ", "dim"), one_line(line["heard"]))
-    if heard:
-        say(f"  {heard[0]['model']} is what pip brings, and it misses many words. A better one: README, Models.")
+    if tour["heard"]:
+        say(f"  Over all: {tour['word_error']:.1%} word error, by {tour['heard'][0]['model']}.")
+
+
+def _draw_read(tour: dict[str, Any]) -> None:
+    from headwater.cli.output import heading, one_line, say, text
+
+    heading("What was read on the screenshots")
+    for screen in tour["read"]:
+        name = screen["object_id"].rpartition("/")[2]
+        say(f"  {name}", text(f"  {screen['character_error']:.1%} character error", "yellow"))
+        say(text("    read   ", "dim"), one_line(screen["read"]))
+    if tour["read"]:
+        say(
+            f"  Over all: {tour['character_error']:.1%} character error, blanks counted, by {tour['read'][0]['model']}."
+        )
 
 
 def _draw_searches(searches: list[dict[str, Any]]) -> None:
     from headwater.cli.commands.search import draw
-    from headwater.cli.output import heading
+    from headwater.cli.output import heading, say
 
     for answer in searches:
         only = " ".join(f"--{name} {answer[name]}" for name in ("customer", "modality") if name in answer)
         heading(f'headwater search "{answer["query"]}" {only}'.rstrip())
         draw(answer)
+        if answer["hits"] and not answer["shared"]:
+            say("    Found by its meaning: no word of the question stands in it.")
 
 
 def _draw_trace(trace: dict[str, Any] | None) -> None:

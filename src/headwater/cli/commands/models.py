@@ -14,7 +14,8 @@ from headwater.cli.session import Session, with_session
 @with_session
 def command(session: Session) -> None:
     with session.open() as lake:
-        session.show({"models": lake.models.list()}, _draw)
+        better = [offer.to_dict() for offer in lake.models.better()]
+        session.show({"models": lake.models.list(), "better": better, "fallbacks": lake.settings.fallbacks()}, _draw)
 
 
 def _draw(document: dict[str, Any]) -> None:
@@ -38,6 +39,18 @@ def _draw(document: dict[str, Any]) -> None:
     for known in document["models"]:
         if next_move := _next_move(known):
             say(next_move)
+    for offer in document["better"]:
+        say(f"{offer['name']} is better than {offer['instead_of']} for {offer['step']}: {_quoted(offer['quote'])}.")
+        say(f"  Bring it in: {offer['replay']}")
+    for sentence in document["fallbacks"]:
+        say(sentence)
+
+
+def _quoted(quote: dict[str, Any]) -> str:
+    from headwater.cli.output import plural
+
+    what = plural(quote["objects"], "text" if quote["step"] == "embed" else "object") + " to do"
+    return what if quote["seconds"] is None else f"{what}, {quote['seconds']:,.1f} s at the old pace"
 
 
 def _next_move(known: dict[str, Any]) -> str | None:

@@ -46,7 +46,8 @@ def _draw(document: dict[str, Any]) -> None:
 
 def settings_page() -> str:
     """docs/settings.md; a test holds the file to it."""
-    from headwater.settings import FILE_NAME, OPEN_SECTIONS, SETTINGS, Setting
+    from headwater.setting import Setting
+    from headwater.settings import FILE_NAME, OPEN_SECTIONS, SETTINGS
 
     def row(setting: Setting) -> str:
         default = f"`{setting.default}`" if setting.default != "" else "empty"

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from headwater.domain.steps import STEPS
-from headwater.settings import BY_NAME, SETTINGS, Settings, Value
+from headwater.setting import Value
+from headwater.settings import BY_NAME, SETTINGS, Settings
 from headwater.storage.io.s3 import is_s3
 
 # Where programs, libraries, weights, certificates and temporary files are; language and time.

@@ -9,13 +9,14 @@ from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.steps import Step
 from headwater.domain.tables import EVENTS
 from headwater.flow.derive.work import PlannedStep, Work
-from headwater.flow.models.choice import require_same
+from headwater.flow.models.choice import fitting, require_same
 from headwater.flow.models.loaded import Models, models_of
 from headwater.settings import Settings
 
 
 def plan_work(settings: Settings, book: ModelBook, *, now: datetime, share: int = 1, reload: str = "") -> Work:
     """Every model that is kept for each step. Loads none: a card tells who will have made a row."""
+    settings = fitting(settings, book)
     models = models_of(settings)
     steps = {
         modality.value: tuple(planned for step in modality.steps for planned in _planned(step, models, book))

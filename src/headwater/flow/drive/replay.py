@@ -23,7 +23,7 @@ from headwater.flow.drive.batch_size import BatchSize
 from headwater.flow.drive.retry_schedule import note_set_aside, note_set_aside_in
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import Embeddings, replay_embed_next
-from headwater.flow.models.choice import card_of, require_same
+from headwater.flow.models.choice import card_of, fitting, require_same
 from headwater.flow.models.loaded import models_of
 from headwater.flow.models.port import ModelCard
 from headwater.flow.rows import BatchLimit, batch_limit, driver_rows
@@ -166,8 +166,9 @@ def _caught_up(run: Run, known: KnownModel) -> None:
 
 def _stage_in_trouble(run: Run) -> flow.Stage | None:
     """Where a model that is kept is no longer to be had, its stage rests: this replay is the way out."""
-    models = models_of(run.settings)
-    for known in read_book(run.ledger).models:
+    book = read_book(run.ledger)
+    models = models_of(fitting(run.settings, book))
+    for known in book.models:
         try:
             if known.kept:
                 require_same(known, card_of(models, known.step, known.name))

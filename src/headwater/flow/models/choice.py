@@ -1,33 +1,67 @@
 """Which model each step begins with: the settings' choice enters the book once, and from then on the book decides.
 
 A setting that changes later changes nothing by itself: rows of two models would stand side by side. It is a wish, and
-the way to it is a replay and a flip.
+the way to it is a replay and a flip. A default that changes with Headwater is not even a wish: a lake that has rows
+goes on with the models that its book has.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from headwater.clock import to_text
 from headwater.domain.model_book import KnownModel, ModelBook, State
-from headwater.domain.steps import CHOICES, EMBED
-from headwater.errors import Conflict, InvalidRequest
-from headwater.flow.models.loaded import Models
+from headwater.domain.steps import CHOICES, EMBED, EXTRACT
+from headwater.errors import Conflict, HeadwaterError, InvalidRequest
+from headwater.flow.models.loaded import Models, models_of
 from headwater.flow.models.port import ModelCard
+from headwater.setting import DEFAULT, Chosen
+from headwater.settings import Settings
+
+# What a default of a model that only helps another one was before; the book has no line for such a model.
+_EARLIER: Final[Mapping[str, str]] = {EXTRACT.helper_setting: "rapidocr"}
 
 
-def settled(book: ModelBook, models: Models, empty: Collection[str], now: datetime) -> ModelBook:
-    """The book with a model for every step. `empty` are the steps without a row: there the setting still decides."""
+def settled(
+    book: ModelBook, models: Models, empty: Collection[str], now: datetime, wished: Collection[str] = CHOICES
+) -> ModelBook:
+    """The book with a model for every step. `empty` are the steps without a row: there the setting still decides, and
+    of steps that are not `wished` only how the active model's name is to be taken."""
     for name, step in CHOICES.items():
         active = book.active(name)
         if step.optional and (not models.name_of(step.setting) or (active is None and name not in empty)):
             continue
-        card = models.card(step.setting)
-        if active is not None and (name not in empty or active.fingerprint == card.fingerprint):
+        if name in wished:
+            models.card(step.setting)  # refused where there is no such model
+        if active is not None and name not in empty:
             continue
-        if active is not None:
-            book = book.without(active)
-        book = book.with_model(known_model(models, name, models.name_of(step.setting), State.ACTIVE, now))
+        wish = models.name_of(step.setting) if active is None or name in wished else active.name
+        known = known_model(models, name, wish, State.ACTIVE, now)
+        if active is not None and active.fingerprint == known.fingerprint:
+            continue
+        book = (book.without(active) if active is not None else book).with_model(known)
     return book
+
+
+def fitting(settings: Settings, book: ModelBook) -> Settings:
+    """The settings of a lake that has rows of a model with the earlier default of its helper: that one stays, where
+    nobody has named another. Else a new default would make it another model, which is refused."""
+    for helper, name in _EARLIER.items():
+        if settings.is_default(helper):
+            earlier = replace(settings, chosen={**settings.chosen, helper: Chosen(name, DEFAULT)})
+            helped = (step.name for step in CHOICES.values() if step.helper_setting == helper)
+            kept = (known for step in helped for known in book.kept(step))
+            if any(_is_made_by(models_of(earlier), known) for known in kept):
+                settings = earlier
+    return settings
+
+
+def _is_made_by(models: Models, known: KnownModel) -> bool:
+    try:
+        return card_of(models, known.step, known.name).fingerprint == known.fingerprint
+    except HeadwaterError:
+        return False  # which is told where it is asked for
 
 
 def known_model(
@@ -75,9 +109,10 @@ def _way_out(known: KnownModel) -> str:
     return f"Take the change back, or move over to it: headwater replay {known.step} --model {known.name}"
 
 
-def unheeded(book: ModelBook, models: Models) -> list[str]:
-    """A sentence for each setting that names another model than the active one."""
-    wishes = ((step, models.name_of(step.setting), book.active(step.name)) for step in CHOICES.values())
+def unheeded(book: ModelBook, models: Models, wished: Collection[str] = CHOICES) -> list[str]:
+    """A sentence for each setting, of these steps, that names another model than the active one."""
+    steps = [step for step in CHOICES.values() if step.name in wished]
+    wishes = ((step, models.name_of(step.setting), book.active(step.name)) for step in steps)
     return [
         f"{step.setting} names {name}, but {active.name if active else 'no model'} is active. "
         f"To change over: headwater replay {step.name} --model {name}, then headwater activate."

@@ -21,7 +21,10 @@ from headwater.flow.models.voiced import LONGEST_SECONDS, PAUSE_FRAMES, stretche
 DISTRIBUTION: Final = "moonshine-voice"
 ASSETS: Final = "moonshine_voice/assets/tiny-en"
 ENGLISH: Final = "en"
-FALLBACK: Final = 'models.transcribe = "pocketsphinx" hears English on every machine'
+FALLBACK: Final = (
+    'pocketsphinx hears English on every machine: models.transcribe = "pocketsphinx" in a new lake, '
+    "headwater replay transcribe --model pocketsphinx in one that has rows"
+)
 # Mean log-probabilities of the tokens that are no repetition, as measured on espeak-ng and on human speech: clear
 # English has −0.05 to −0.4, in loud noise down to −0.75; nineteen of twenty sentences in German, Spanish, French,
 # Italian, Dutch, Polish and Turkish lie below −0.95.
