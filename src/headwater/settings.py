@@ -79,10 +79,7 @@ SETTINGS: Final = (
     ),
     Setting("run.batch_rows", 20_000, "The most objects one derivation batch takes, per four workers.", minimum=1),
     Setting(
-        "run.batch_bytes",
-        512 << 20,
-        "The most raw bytes one derivation batch takes, per four workers.",
-        minimum=1,
+        "run.batch_bytes", 512 << 20, "The most raw bytes one derivation batch takes, per four workers.", minimum=1
     ),
     Setting(
         "run.driver_rows",
@@ -101,6 +98,7 @@ SETTINGS: Final = (
     Setting("models.scans", "pp-ocr", "The model that reads pages of documents that are only pictures."),
     Setting("models.embed", "static", "The embedder of texts."),
     Setting("models.picture", "", "The model that places pictures and words in one space; empty is none."),
+    Setting("speech.channel_names", "", "Who speaks on a stereo call's channels: agent, customer; empty is 0, 1."),
     Setting(
         "limits.step_seconds",
         30.0,

@@ -50,12 +50,12 @@ def duration_of(media: Any, stream: Any) -> int | None:
     return max(0, int(media.duration // 1000)) if media.duration is not None else None
 
 
-def sound_blocks(source: Source, media: Any, stream: Any, container: str) -> Iterator[Samples]:
-    """Mono, 16 kHz. Damaged packets are passed over; a sound of nothing else is UNREADABLE."""
+def sound_blocks(source: Source, media: Any, stream: Any, container: str, *, stereo: bool = False) -> Iterator[Samples]:
+    """Mono, or two columns; 16 kHz. Damaged packets are passed over; a sound of nothing else is UNREADABLE."""
     claimed = duration_of(media, stream)
     longest = int(source.limits.media_minutes * 60 * SAMPLE_RATE)
     heard, earning = 0, Earning(source)
-    for block in _resampled(_frames(source, media, stream)):
+    for block in _resampled(_frames(source, media, stream), "stereo" if stereo else "mono"):
         heard += len(block)
         earning.reach(heard / SAMPLE_RATE)
         if heard > longest:
@@ -105,7 +105,7 @@ def _frames(source: Source, media: Any, stream: Any) -> Iterator[Any]:
         raise DataFault("UNREADABLE", f"{damaged} damaged packets, {sound} that could be decoded.")
 
 
-def _resampled(frames: Iterator[Any]) -> Iterator[Samples]:
+def _resampled(frames: Iterator[Any], layout: str) -> Iterator[Samples]:
     from av.audio.resampler import AudioResampler
 
     resampler, shape = None, None
@@ -116,7 +116,7 @@ def _resampled(frames: Iterator[Any]) -> Iterator[Samples]:
             require_sound(frame.layout.nb_channels, frame.sample_rate)
             if resampler is not None:
                 yield from _drained(resampler.resample(None))
-            resampler, shape = AudioResampler(format="s16", layout="mono", rate=SAMPLE_RATE), found
+            resampler, shape = AudioResampler(format="s16", layout=layout, rate=SAMPLE_RATE), found
         frame.pts = None
         yield from _drained(resampler.resample(frame))  # type: ignore[union-attr]
     if resampler is not None:
@@ -125,4 +125,5 @@ def _resampled(frames: Iterator[Any]) -> Iterator[Samples]:
 
 def _drained(frames: list[Any]) -> Iterator[Samples]:
     for frame in frames:
-        yield frame.to_ndarray().reshape(-1)
+        samples = frame.to_ndarray().reshape(-1)
+        yield samples if frame.layout.nb_channels == 1 else samples.reshape(-1, frame.layout.nb_channels)

@@ -1,7 +1,7 @@
 """What a step's function is given and gives: a row's own columns, judged against what its model was given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from headwater.errors import DataFault
@@ -32,6 +32,9 @@ class Effort:
     audio_seconds: float = 0.0
     images: int = 0
     calls: int = 1
+
+    def plus(self, other: "Effort") -> "Effort":
+        return Effort(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
 
 def said_result(answer: Said, card: ModelCard, effort: Effort) -> StepResult:

@@ -21,6 +21,7 @@ from headwater.flow.derive.chat import message_result
 from headwater.flow.derive.child import VERIFY
 from headwater.flow.derive.outcome import SCHEMA, Row, checked_result, derived_row, quarantined_row
 from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, Terms, job, sandbox_config
+from headwater.flow.derive.speakers import with_names
 from headwater.flow.derive.terms import amount
 from headwater.flow.derive.work import PlannedStep, Work
 from headwater.flow.spent import purse_of_attempt
@@ -111,6 +112,7 @@ class _PartitionWorker:
     def _rows_of(self, row: Row, results: Answers, answered: set[Answered]) -> Iterator[dict[str, Any]]:
         """`answered` are the answers that equal objects had: no model was called, and none was paid, a second time."""
         now, content = self.work.now, _Object(row).content
+        names = self.work.settings.text("speech.channel_names")
         for step in self._steps(row):
             answer = results.get(step.tag)
             if answer is None:
@@ -122,7 +124,8 @@ class _PartitionWorker:
                 cost = 0.0 if again else answer.get("cost", 0.0)
                 yield {**quarantined_row(row, step, reason, detail, now), "cost": cost}
             elif answer["ok"] is not None:
-                yield derived_row(row, step, answer["ok"], now, remembered=again or "remembered" in answer)
+                named = with_names(answer["ok"], names)
+                yield derived_row(row, step, named, now, remembered=again or "remembered" in answer)
                 if "note" in answer:
                     reason, detail = answer["note"]
                     yield quarantined_row(row, step, reason, detail, now)

@@ -92,10 +92,10 @@ class GuardedModel:
         """A model of somebody else's that is paid or waits for a machine; our own endpoints say it call by call."""
         card = self.card
         elsewhere = card.price > 0 or card.deadline_seconds > 0
-        return waiting() if elsewhere and not self._tells else nullcontext()
+        return waiting() if elsewhere and not self.tells_waiting else nullcontext()
 
     @property
-    def _tells(self) -> bool:
+    def tells_waiting(self) -> bool:
         """Whether it says by itself that it waits, and what that costs."""
         return bool(getattr(self.inner, "tells_waiting", False))
 
@@ -114,7 +114,7 @@ class GuardedModel:
     def _affordable(self, batch: Sequence[Any]) -> Sequence[Any]:
         """Held to the purse before it is asked and, of a sound, while it is heard; our endpoints do so themselves."""
         card = self.card
-        if not card.price or self._tells:
+        if not card.price or self.tells_waiting:
             return batch
         sounds = [one for one in batch if isinstance(one, Sound)]
         if not sounds:

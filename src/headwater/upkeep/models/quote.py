@@ -1,8 +1,9 @@
 """A quote: what a replay will read, call and cost, told before anything is done, from table metadata and rows alone.
 
 Where a model is paid by the second of sound, by the image or by the call, `cost` is the most that it can come to, as
-far as the objects' own facts go: a video may have fewer frames that differ. By the token it is estimated, from what was
-billed before, or from the length of texts; a budget does not rely on that: its calls are counted as they are made.
+far as the objects' own facts go: a video may have fewer frames that differ, both channels of a call the same sound. By
+the token it is estimated, from what was billed before, or from the length of texts; a budget does not rely on that: its
+calls are counted as they are made.
 Time is told by the pace of a model that has done the step before, and says whose pace that was.
 """
 
@@ -17,6 +18,7 @@ from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import KnownModel, ModelBook
 from headwater.domain.steps import EMBED, PROBE, STEPS
 from headwater.domain.tables import EMBEDDINGS, EVENTS, TEXT_TABLES, Table
+from headwater.flow.derive.audio import SIDES
 from headwater.flow.derive.video import FRAME_SECONDS
 from headwater.flow.models.documents import SCANS_MAX
 from headwater.flow.models.port import ModelCard
@@ -248,6 +250,7 @@ def _nothing(known: KnownModel, card: ModelCard) -> Quote:
 
 
 def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float, frames_max: int) -> float:
+    sides = SIDES if card.accepts == "speech" and row["modality"] == Modality.AUDIO and row["channels"] == SIDES else 1
     seconds = row["media_seconds"]
     images = min(max(1, row["pages"] or 1), SCANS_MAX)
     if row["modality"] == Modality.VIDEO:
@@ -255,8 +258,8 @@ def _cost(card: ModelCard, row: dict[str, Any], tokens_each: float, frames_max: 
     calls = images
     if card.accepts == "speech":
         piece = float(card.parameters.get("piece_seconds") or seconds + _CUT_SECONDS + 1)
-        calls = max(1, math.ceil(seconds / max(1.0, piece - _CUT_SECONDS)))
-    return card.cost(seconds=seconds, images=images, tokens=round(tokens_each * images), calls=calls)
+        calls = sides * max(1, math.ceil(seconds / max(1.0, piece - _CUT_SECONDS)))
+    return card.cost(seconds=seconds * sides, images=images, tokens=round(tokens_each * images), calls=calls)
 
 
 def _estimated_tokens(letters: int, size: int) -> float:
@@ -271,7 +274,7 @@ def _list(texts: Collection[str]) -> str:
 
 _OBJECTS: Final = """
     SELECT e.seq, e.object_id, e.modality, e.pointer.size AS size, e.pointer.checksum AS checksum,
-        coalesce(m.tier, 'standard') AS tier, coalesce(m.duration_ms, 0) / 1000.0 AS media_seconds, m.pages,
+        coalesce(m.tier, 'standard') AS tier, coalesce(m.duration_ms, 0) / 1000.0 AS media_seconds, m.pages, m.channels,
         row_number() OVER (PARTITION BY e.pointer.checksum ORDER BY e.seq) = 1 AS is_first
     FROM bronze.events e LEFT JOIN all_models.metadata m ON m.object_id = e.object_id
     WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities})

@@ -1,0 +1,60 @@
+"""Speakers: what was heard on the sides of a call, as one; and what the sides are called.
+
+The memo keeps the number of a side, so that a name which is given later holds for what it remembers too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from headwater.domain.locator import Segment
+from headwater.flow.models.port import Said
+
+CHANNEL: Final = "channel "  # before a number that stands for a name
+
+
+def together(heard: Mapping[int, Said]) -> Said:
+    """By channel; segments in the order of their times, each with who says it."""
+    segments = [segment for channel, said in heard.items() for segment in _spoken(said, f"{CHANNEL}{channel}")]
+    segments.sort(key=lambda segment: segment.locator.start_ms or 0)
+    return Said(
+        " ".join(segment.text for segment in segments),
+        _language(list(heard.values())),
+        _confidence(list(heard.values())),
+        tuple(segments),
+        tokens=sum(said.tokens for said in heard.values()),
+        attempts=sum(said.attempts for said in heard.values()),
+    )
+
+
+def with_names(row: Mapping[str, Any], names: str) -> dict[str, Any]:
+    """The columns of a transcript, sides by their names: `speech.channel_names`, else the number that they have."""
+    if not row.get("segments"):
+        return dict(row)
+    return {**row, "segments": [{**part, "speaker": _name(part.get("speaker"), names)} for part in row["segments"]]}
+
+
+def _name(speaker: str | None, names: str) -> str | None:
+    if speaker is None or not speaker.startswith(CHANNEL):
+        return speaker
+    number = speaker.removeprefix(CHANNEL)
+    known = dict(enumerate(name.strip() for name in names.split(",")))
+    return (known.get(int(number)) if number.isdigit() else None) or number
+
+
+def _spoken(said: Said, speaker: str) -> list[Segment]:
+    parts = said.segments or ((Segment(said.text),) if said.text else ())
+    return [Segment(part.text, replace(part.locator, speaker=speaker)) for part in parts]
+
+
+def _language(heard: Sequence[Said]) -> str | None:
+    """What most of it is in."""
+    told = [said for said in heard if said.language is not None]
+    return max(told, key=lambda said: len(said.text)).language if told else None
+
+
+def _confidence(heard: Sequence[Said]) -> float | None:
+    """Each side by how much it says."""
+    told = [(said.confidence, len(said.text)) for said in heard if said.confidence is not None and said.text]
+    letters = sum(count for _, count in told)
+    return sum(confidence * count for confidence, count in told) / letters if letters else None
