@@ -86,8 +86,10 @@ def _shape(kind: Any) -> Any:
 
 
 def test_it_is_upgraded_keeps_its_answers_is_replayed_to_the_models_of_now_flips_and_flips_back(
-    former: Path, engine: None
+    former: Path, engine: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with (former / "headwater.toml").open("a") as file:
+        file.write('[speech]\nchannel_names = "customer, support"\n')
     assert main(["--lake", str(former), "upgrade"]) == 0
     with lakes.open(former) as lake:
         lake.run()
@@ -106,6 +108,20 @@ def test_it_is_upgraded_keeps_its_answers_is_replayed_to_the_models_of_now_flips
         assert row["text"].startswith("I would like to cancel my order")
         assert texts(lake) & TEXTS == {READ, CHAT}
         assert found(lake, "money back")[0]["model"].startswith("moonshine")
+        # What was one mixed voice is two, each with what it said: in the tables, in a hit, in a trace, as a filter.
+        assert [(part["speaker"], part["text"].split()[0]) for part in row["segments"]] == [
+            ("customer", "I"),
+            ("support", "The"),
+        ]
+        for speaker, word in (("customer", "order"), ("support", "update")):
+            (hit,) = lake.search(word, speaker=speaker).hits
+            assert hit.to_dict()["locator"]["speaker"] == speaker and word in hit.entry.text
+        capsys.readouterr()
+        assert main(["--lake", str(former), "search", "order", "--speaker", "customer"]) == 0
+        assert " customer  moonshine" in capsys.readouterr().out
+        assert main(["--lake", str(former), "trace", CALL]) == 0
+        traced = capsys.readouterr().out
+        assert " customer  in the index" in traced and " support  in the index" in traced
 
         for step, model in then.items():
             lake.models.activate(step, model)

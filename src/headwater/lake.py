@@ -107,6 +107,7 @@ class Lake(FormerNames):
         *,
         customer: str | None = None,
         modality: str | None = None,
+        speaker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
@@ -117,6 +118,7 @@ class Lake(FormerNames):
 
         parts = self._parts
         only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
+        only["speaker"] = speaker
 
         def ask(book: "ModelBook") -> "SearchAnswer":
             models: dict[str, Any] = {"hidden": book.hidden(), "pictures": parts.picture_model(book)}

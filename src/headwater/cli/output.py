@@ -120,7 +120,7 @@ def _flat(part: str) -> str:
 
 
 def place(locator: Mapping[str, Any] | None) -> str:
-    """Where in its object a text stands, for a person: `01:05–01:12`, `page 3`, `frame 00:02`."""
+    """Where in its object a text stands, for a person: `01:05–01:12 agent`, `page 3`, `frame 00:02`."""
     if not locator:
         return ""
     if locator.get("frame_ms") is not None:
@@ -129,7 +129,8 @@ def place(locator: Mapping[str, Any] | None) -> str:
         return f"page {locator['page']}"
     if locator.get("start_ms") is not None:
         end = locator.get("end_ms")
-        return _clock(locator["start_ms"]) + (f"–{_clock(end)}" if end is not None else "")
+        speaker = f" {locator['speaker']}" if locator.get("speaker") else ""
+        return _clock(locator["start_ms"]) + (f"–{_clock(end)}" if end is not None else "") + speaker
     return ""
 
 

@@ -84,13 +84,14 @@ def search(
     until: datetime | None = None,
     limit: int = 10,
     hidden: frozenset[str] = frozenset(),
+    speaker: str | None = None,
     pictures: Model | None = None,
 ) -> SearchAnswer:
     """`embedded` is the next seq of silver.embeddings; at most three hits come from one object.
 
     `pictures` is a model that places words among pictures; those are a list of their own.
     """
-    only = _checked(query, Filter(customer, modality, since, until, hidden), limit)
+    only = _checked(query, Filter(customer, modality, since, until, hidden, speaker), limit)
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
         near, worded = _candidates(index, embedder, query, depth, only)

@@ -14,6 +14,7 @@ from headwater.cli.session import Moment, Session, with_session
 @click.argument("query")
 @click.option("--customer", metavar="NAME", help="Only theirs.")
 @click.option("--modality", metavar="KIND", help="Only audio, image, video, document or chat.")
+@click.option("--speaker", metavar="NAME", help="Only what they said in a call: speech.channel_names, or 0, 1.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="How many hits.")
