@@ -19,7 +19,7 @@ from sample_rows import NOON, append, rows
 from headwater import lake as lakes
 from headwater.domain.model_book import State
 from headwater.domain.tables import QUARANTINE
-from headwater.errors import Conflict, InvalidRequest, NotFound
+from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
 from headwater.facets.models import Budget
 from headwater.flow.derive.stage import WHOLE_OBJECT, held_objects
 from headwater.lake import Lake
@@ -211,6 +211,23 @@ def test_quarantined_objects_are_retried_by_another_model(calls: Path, engine: N
         assert len(calls.read_text().split()) == made
         lake.models.activate("transcribe", LOUDER)
         assert models_of(lake, "transcripts") == {"louder-speech 2": 4}
+
+
+def test_a_model_that_failed_on_every_object_is_a_failure_and_is_not_shown_before_its_objects_are_let_go(
+    lake: Lake, tmp_path: Path
+) -> None:
+    fill(lake, tmp_path, 1)
+    before = models_of(lake, "transcripts")
+    with pytest.raises(DataFault, match=r"failed on all 4 .* headwater retire transcribe deaf"):
+        lake.models.replay("transcribe", DEAF)
+    with pytest.raises(Conflict, match=r"miss 4 of the objects .* cheap-speech 1: deaf-speech 1 .*BAD_OUTPUT 4"):
+        lake.models.activate("transcribe", DEAF)
+    assert models_of(lake, "transcripts") == before
+    lake.quarantine.dismiss(reason="BAD_OUTPUT", because="nobody will hear them", by="zoe")
+    assert lake.models.activate("transcribe", DEAF)["before"] == "cheap-speech 1"
+    # What the model that is active now failed on is missed with any.
+    lake.models.activate("transcribe", SPEECH)
+    assert models_of(lake, "transcripts") == before
 
 
 def test_another_embedder_is_built_beside_and_search_comes_from_one_alone(

@@ -15,7 +15,7 @@ from test_replay import fill
 from headwater import faults
 from headwater.domain.model_book import State
 from headwater.domain.tables import EVENTS, METADATA
-from headwater.errors import Conflict
+from headwater.errors import Conflict, DataFault
 from headwater.flow.drive.register_models import register_model
 from headwater.flow.drive.run import Run
 from headwater.flow.embed.stage import embed_again
@@ -44,7 +44,8 @@ def objects_of(lake: Lake) -> dict[str, datetime]:
 
 def test_what_a_model_under_replay_left_in_quarantine_waits_for_its_replay(lake: Lake, tmp_path: Path) -> None:
     fill(lake, tmp_path, 1)
-    assert lake.models.replay("transcribe", "deaf").finished
+    with pytest.raises(DataFault, match="failed on all 4"):
+        lake.models.replay("transcribe", "deaf")
     ledger = parts_of(lake).ledger
     deaf = read_book(ledger).find("transcribe", "deaf")
     change_book(ledger, lambda book: book.with_model(replace(deaf, state=State.BUILDING)))

@@ -13,7 +13,9 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from headwater.domain.model_book import KnownModel
 from headwater.domain.quarantine import REASONS, RETRY_ATTEMPTS_MAX, SLOW, TRANSIENT
+from headwater.domain.steps import STEPS
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import InvalidRequest, NotFound
 from headwater.flow.drive.retry_schedule import note_set_aside
@@ -88,6 +90,21 @@ def count_waiting_for(catalog: Tables, ledger: Ledger, fingerprint: str) -> int:
     rows = scan(catalog, QUARANTINE.name, [*_KEY, "attempts"], where).to_pylist()
     tried = [row for row in rows if row["reason"] == SLOW or row["attempts"] < RETRY_ATTEMPTS_MAX]
     return len(_waiting(ledger, [QuarantineKey.of(row) for row in tried]))
+
+
+def count_missed(catalog: Tables, ledger: Ledger, model: KnownModel, other: KnownModel) -> dict[str, int]:
+    """Objects that this model failed on, were not let go, and have rows of the other one; by reason."""
+    rows = scan(catalog, QUARANTINE.name, [*_KEY, "object_id"], {"fingerprint": model.fingerprint}).to_pylist()
+    failed = set(_waiting(ledger, [QuarantineKey.of(row) for row in rows]))
+    names = ("object_id", "reason")
+    if not (kept := [{name: row[name] for name in names} for row in rows if QuarantineKey.of(row) in failed]):
+        return {}
+    others = {"failed": pa.Table.from_pylist(kept, pa.schema([(name, pa.string()) for name in names]))}
+    made = f"(SELECT object_id FROM all_models.{STEPS[model.step].table.short_name} WHERE fingerprint = '{{}}')"
+    query = f"""SELECT reason, count(DISTINCT object_id) AS objects FROM failed
+        WHERE object_id IN {made.format(other.fingerprint)} AND object_id NOT IN {made.format(model.fingerprint)}
+        GROUP BY reason ORDER BY objects DESC"""
+    return {row["reason"]: row["objects"] for row in run_sql(catalog, query, others=others)["rows"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Reads   the model book, quarantine, how far the index has come
 Writes  the model book
 Invariant: readers miss nothing by it. The model is complete (`ModelBook.activated`), the index has all its vectors or a
-run is bringing them, and no object waits for an answer that it did not give.
+run is bringing them, no object waits for an answer that it did not give, and what it failed on has no row that readers
+see now, unless somebody let it go.
 """
 
 from typing import Any
@@ -16,16 +17,17 @@ from headwater.storage.tables.read_progress import read_progress
 from headwater.upkeep import work
 from headwater.upkeep.exclusion import RUN_LEASE
 from headwater.upkeep.parts import Parts
-from headwater.upkeep.quarantine import count_waiting_for
+from headwater.upkeep.quarantine import count_missed, count_waiting_for
 
 
 def activate(parts: Parts, step: str, model: str, *, force: bool = False) -> dict[str, Any]:
-    """Conflict where readers would miss something; with `force`, not for objects that wait for it."""
+    """Conflict where readers would miss something; with `force`, not for objects that wait for it or failed by it."""
     book = parts.book()
     known, before = book.find(step, model), book.active(step)
     _require_followed(parts, known)
     if not force:
         _require_answered(parts, known)
+        _require_nothing_missed(parts, known, before)
     with work.alone(parts, "activate") as held:
         change_book(held.ledger, lambda book: book.activated(book.find(step, known.fingerprint)))
     return {
@@ -54,4 +56,17 @@ def _require_answered(parts: Parts, known: KnownModel) -> None:
         raise Conflict(
             f"{waiting:,} of the objects still wait for {known.label}, which did not answer. "
             "First: headwater retry, or headwater run; all the same: --force"
+        )
+
+
+def _require_nothing_missed(parts: Parts, known: KnownModel, before: KnownModel | None) -> None:
+    """What failed by either model is missed with any; what readers see now would be gone."""
+    if before is None or before == known:
+        return
+    if missed := count_missed(parts.reader, parts.ledger, known, before):
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in missed.items())
+        raise Conflict(
+            f"Readers would miss {sum(missed.values()):,} of the objects that they see by {before.label}: "
+            f"{known.label} failed on them ({reasons}). Why: headwater quarantine; once more: headwater retry; "
+            "without them: headwater quarantine dismiss, or --force"
         )

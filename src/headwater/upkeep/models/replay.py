@@ -6,10 +6,12 @@ The derivation itself is `flow.drive.replay`.
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headwater.domain.model_book import KnownModel
+from headwater.errors import DataFault
 from headwater.storage.ledger.model_book import change_book
 from headwater.storage.memo.memo import open_memo
 from headwater.upkeep import work
@@ -49,7 +51,10 @@ def replay_model(
     report: Callable[[str, int], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Replayed:
-    """Begun, or gone on with where it was left. Of a model that is kept, and has nothing to do, no Spark is started."""
+    """Begun, or gone on with where it was left. Of a model that is kept, and has nothing to do, no Spark is started.
+
+    DataFault where it came to the end and failed on every object that it was given.
+    """
     quote, begun = quote_replay(parts, step, model), time.monotonic()
     known = find_candidate(parts, step, model)
     before = parts.book().get(step, known.fingerprint)
@@ -67,5 +72,17 @@ def replay_model(
         allow = allow_within(budget, quote, paid=card_of_known(parts, known).price > 0)
         finished = replay(run, known, allow)
         effort = entry.models.get(f"{step}/{known.fingerprint}", {})
+        if finished:
+            _require_some_answer(known, effort)
     spent = {name: value for name, value in effort.items() if name != "model"}
     return Replayed(quote, finished, entry.done.get("replay", 0), spent, time.monotonic() - begun)
+
+
+def _require_some_answer(known: KnownModel, effort: Mapping[str, Any]) -> None:
+    failed = int(effort.get("faults", 0))
+    if failed and not effort.get("calls") and not effort.get("remembered"):
+        raise DataFault(
+            "BAD_OUTPUT",
+            f"{known.label} failed on all {failed:,} that it was given, and readers see nothing of it. Why: headwater "
+            f"quarantine; when it is mended: headwater retry; without it: headwater retire {known.step} {known.name}",
+        )
