@@ -14,6 +14,7 @@ from headwater.clock import to_text, utc_now
 from headwater.errors import Conflict
 from headwater.storage.ledger.ledger import open_ledger
 from headwater.upkeep.exclusion import HOLD_NOTHING, KINDS, LEASES, alone, may_be_beside
+from headwater.upkeep.format import FORMAT
 
 # What needs no Spark is tried beside everybody at once.
 QUICK = ("rescan", "backup", "activate", "dismiss", *HOLD_NOTHING)
@@ -77,11 +78,11 @@ def test_a_lake_of_an_older_format_lets_in_neither_who_puts_nor_who_reads_until_
     tmp_path: Path, forks: forked.Forks
 ) -> None:
     lake = matrix.make_lake(tmp_path)
-    open_ledger(f"sqlite:///{lake}/ledger.db").set_fact("format", "3")
+    open_ledger(f"sqlite:///{lake}/ledger.db").set_fact("format", str(FORMAT - 1))
     with matrix.at_work(lake, "upgrade") as sleeper:
         for other in HOLD_NOTHING:
             refused = forks.call("--lake", lake, *matrix.command(other, lake))
-            assert refused.code == Conflict.exit_code and "must be upgraded to 4 first" in refused.err
+            assert refused.code == Conflict.exit_code and f"must be upgraded to {FORMAT} first" in refused.err
         errors = zombies.wake(sleeper)
         assert sleeper.returncode == 0, errors
     for other in HOLD_NOTHING:
