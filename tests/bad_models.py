@@ -164,6 +164,9 @@ class FragileEmbedder(StrangeEmbedder):
                 time.sleep(3_600)
             if "exit" in text:
                 os._exit(3)
+            if "closes its pipes" in text:
+                os.closerange(3, 64)
+                time.sleep(3_600)
             if "glutton" in text:
                 self._eaten = np.ones(1 << 29)  # 4 GB
         return np.ones(4)

@@ -1,5 +1,6 @@
 """A text that kills, freezes or bloats its embedder costs itself; the others are embedded, in bounded time."""
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from headwater import lake as lakes
 from headwater.errors import Unavailable
+from headwater.flow.child import process
 from headwater.flow.embed import model_process
 from headwater.flow.embed.asking import Embedder
 from headwater.flow.embed.model_process import ModelProcess
@@ -57,6 +59,25 @@ def test_each_text_that_hangs_leaves_the_next_one_less_time(tmp_path: Path, monk
     waited = [str(answer["detail"]).partition("no answer in ")[2].split()[0] for answer in answers.values()]
     assert waited[:3] == ["4", "2", "1"] and float(waited[4]) < 1
     made.close()
+
+
+def test_an_embedder_that_takes_no_more_than_a_pipe_holds_is_lost_in_time_and_its_texts_are_embedded_by_the_next(
+    fragile: Embedder,
+) -> None:
+    assert isinstance(fragile.model, ModelProcess) and fragile.model._child is not None
+    fragile.model._child.process.send_signal(signal.SIGSTOP)
+    texts = [f"{number} is long: {'word ' * 40_000}" for number in range(4)]
+    answers = fragile.ask_all(texts, lambda fresh: None)
+    assert all("vector" in answer for answer in answers.values())
+
+
+def test_an_embedder_that_closes_its_pipes_and_lives_on_is_not_waited_for(
+    fragile: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "END_SECONDS", 0.2)
+    answers = fragile.ask_all([FINE[0], "one that closes its pipes"], lambda fresh: None)
+    assert "vector" in answers[FINE[0]]
+    assert answers["one that closes its pipes"]["reason"] == "CRASHED"
 
 
 def test_a_slow_embedder_is_not_taken_for_texts_that_hang(tmp_path: Path) -> None:

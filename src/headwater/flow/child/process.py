@@ -1,7 +1,7 @@
 """A child process as its parent sees it: started with little, spoken to by messages, ended when the parent likes."""
 
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +14,7 @@ from headwater.flow.child.environment import child_environment
 from headwater.flow.child.frames import Unpacker, packed
 
 READ_BYTES: Final = 1 << 20
+END_SECONDS: Final = 5.0  # for a child that has closed its pipe to end
 
 
 class ChildProcess:
@@ -29,9 +30,11 @@ class ChildProcess:
             stderr=self._errors,
             env=child_environment(variables),
         )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
+        os.set_blocking(self._input, False)
+        self._unsent = bytearray()
         self._unpacker = Unpacker()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
         self.send(config)
 
     @property
@@ -39,16 +42,24 @@ class ChildProcess:
         return self.process.poll() is None
 
     def send(self, message: Any) -> None:
-        with suppress(OSError):  # it has died: reading will tell how
-            self.process.stdin.write(packed(message))  # type: ignore[union-attr]
-            self.process.stdin.flush()  # type: ignore[union-attr]
+        """What it does not take at once goes out while `receive` waits: who reads nothing holds up nobody for longer."""
+        self._unsent += packed(message)
+        self._write()
 
     def receive(self, deadline: float) -> bytes | None:
         """What the child says; nothing where it has died; None where it says nothing until then, by the monotonic
         clock."""
-        if not self._selector.select(max(0.0, deadline - time.monotonic())):
-            return None
-        return os.read(self.process.stdout.fileno(), READ_BYTES)  # type: ignore[union-attr]
+        while True:
+            poll = select.poll()
+            poll.register(self._output, select.POLLIN)
+            if self._unsent:
+                poll.register(self._input, select.POLLOUT)
+            ready = {found for found, _ in poll.poll(1_000 * max(0.0, deadline - time.monotonic()))}
+            if self._output in ready:
+                return os.read(self._output, READ_BYTES)
+            if not ready:
+                return None
+            self._write()
 
     def unpack(self, data: bytes) -> list[Any]:
         """The messages that are whole by now; raises ValueError or RecursionError where they are none."""
@@ -56,7 +67,10 @@ class ChildProcess:
 
     def how_it_died(self) -> str:
         """The name of a signal, or an exit code."""
-        code = self.process.wait()
+        try:
+            code = self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "it answers no more"
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def last_words(self) -> str:
@@ -65,10 +79,18 @@ class ChildProcess:
         return lines[-1] if lines else "it said nothing"
 
     def end(self) -> None:
-        self._selector.close()
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
         self.process.kill()
         self.process.wait()
         self._errors.close()
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._input, self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:  # it has died: reading will tell how
+            self._unsent.clear()
