@@ -117,6 +117,54 @@ def test_a_model_that_came_back_while_its_retirement_slept_is_brought_into_the_i
         assert parts.index.present(found) == set(found) and parts.index.count() == len(found) == 6
 
 
+@pytest.mark.parametrize("by", ["wiped", "set back"])
+def test_an_index_that_was_wiped_or_set_back_while_it_was_written_to_gets_all_that_it_lacks(
+    engine: None, tmp_path: Path, by: str
+) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        parts, writer = parts_of(lake), TableWriter(lake.spark, lake.settings)
+        writer.publish(EMBEDDINGS, vectors(KEPT), {}, stage="test")
+        held = hold(parts.ledger)
+        follow(lake, writer, held)
+        writer.publish(EMBEDDINGS, vectors(GONE), {}, stage="test")
+
+        def lose() -> None:
+            other = open_index(lake.settings)
+            if by == "set back":
+                other.drop(KEPT)
+                other.set_position(0)
+            else:
+                other.delete(None)
+
+        index_next(writer, held.ledger, Drowsy(lake.settings, lose), batch_rows=100)
+        follow(lake, writer, held)
+        found = lake.table("embeddings", all_models=True).to_arrow()["chunk_id"].to_pylist()
+        assert parts.index.present(found) == set(found) and parts.index.count() == len(found) == 6
+
+
+def test_an_index_whose_emptying_was_killed_half_way_keeps_nothing_of_what_the_table_has_no_more(
+    engine: None, tmp_path: Path
+) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        parts, writer = parts_of(lake), TableWriter(lake.spark, lake.settings)
+        writer.publish(EMBEDDINGS, vectors(KEPT), {}, stage="test")
+        then = snapshot_of(lake)
+        writer.publish(EMBEDDINGS, vectors(GONE), {}, stage="test")
+        held = hold(parts.ledger)
+        follow(lake, writer, held)
+        lake.spark.sql(f"CALL lake.system.rollback_to_snapshot('{EMBEDDINGS.name}', {then})").collect()
+        (Path(lake.settings.text("index.uri")) / "position.json").unlink()  # which goes first
+        follow(lake, writer, held)
+        assert parts.index.present([f"{GONE}-0", f"{KEPT}-0"]) == {f"{KEPT}-0"}
+        assert parts.index.count() == 3
+
+
+def snapshot_of(lake: Lake) -> int:
+    current = parts_of(lake).catalog.load_table(EMBEDDINGS.name).current_snapshot()
+    assert current is not None
+    return current.snapshot_id
+
+
 def known(state: State) -> KnownModel:
     return KnownModel("embed", "gone", "gone 1", GONE, state, "2026-03-01T12:00:00Z")
 

@@ -67,7 +67,9 @@ def index_next(writer: TableWriter, ledger: Ledger, index: VectorIndex, *, batch
             if len(rows):
                 _take_back(writer, index, rows)
             raise
-        index.set_position(end, before.index)
+        # Wiped, or set back, meanwhile: then it lacks what came before, and the next look finds that out.
+        if index.position() >= before.position:
+            index.set_position(end, before.index)
     return len(rows) or None
 
 
@@ -97,8 +99,7 @@ def _followed(noted: str | None, index: VectorIndex, generation: int) -> Followe
         return replace(fresh, position=position)
     if known.generation == generation and known.index == identity:
         return replace(fresh, position=min(position, known.position))
-    if position:
-        index.delete(None)
+    index.delete(None)  # also where it says nothing of itself: who emptied it may have been killed half-way
     return replace(fresh, index=uuid.uuid4().hex)
 
 
