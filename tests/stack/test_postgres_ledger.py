@@ -11,7 +11,7 @@ from behaviour_ledger import NOW
 
 from headwater.errors import Conflict, InvalidRequest, Unavailable
 from headwater.storage.ledger import postgres_database
-from headwater.storage.ledger.hold_lease import holding
+from headwater.storage.ledger.hold_lease import hold_lease
 from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.storage.ledger.postgres_database import PostgresDatabase
 
@@ -92,8 +92,8 @@ def test_a_machine_whose_clock_is_ahead_does_not_take_a_living_holders_lease(led
     def ahead() -> datetime:
         return datetime.now(UTC) + timedelta(minutes=5)
 
-    with holding(ledger, "run", "headwater run", lambda: datetime.now(UTC), lambda: None):
+    with hold_lease(ledger, "run", "headwater run", lambda: datetime.now(UTC), lambda: None):
         with ledger._database.transaction() as run:
             run("update leases set host = 'elsewhere', place = 'elsewhere'")
-        with pytest.raises(Conflict, match="on elsewhere"), holding(open_ledger(ledger_uri), "run", "b", ahead, print):
+        with pytest.raises(Conflict, match="on elsewhere"), hold_lease(open_ledger(ledger_uri), "run", "b", ahead, print):
             pass
