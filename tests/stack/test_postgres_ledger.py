@@ -95,5 +95,6 @@ def test_a_machine_whose_clock_is_ahead_does_not_take_a_living_holders_lease(led
     with hold_lease(ledger, "run", "headwater run", lambda: datetime.now(UTC), lambda: None):
         with ledger._database.transaction() as run:
             run("update leases set host = 'elsewhere', place = 'elsewhere'")
-        with pytest.raises(Conflict, match="on elsewhere"), hold_lease(open_ledger(ledger_uri), "run", "b", ahead, print):
+        other = open_ledger(ledger_uri)
+        with pytest.raises(Conflict, match="on elsewhere"), hold_lease(other, "run", "b", ahead, print):
             pass

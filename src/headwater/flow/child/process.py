@@ -42,7 +42,7 @@ class ChildProcess:
         return self.process.poll() is None
 
     def send(self, message: Any) -> None:
-        """What it does not take at once goes out while `receive` waits: who reads nothing holds up nobody for longer."""
+        """What it does not take at once goes out while `receive` waits: who reads nothing is not waited for here."""
         self._unsent += packed(message)
         self._write()
 
