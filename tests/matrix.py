@@ -76,7 +76,7 @@ def make_full_lake(directory: Path) -> Path:
         first, second = (rounds.make_media(directory, number) for number in range(2))
         rounds.put_round(opened, first, 0)
         (first / "cut.wav").write_bytes((first / "call-0-0.wav").read_bytes()[:5_000])
-        list(opened.put(first / "cut.wav", customer="acme"))
+        opened.put(first / "cut.wav", customer="acme")
         opened.run()
         for number in range(FILES_MIN):
             opened.put_text("the refund is late", customer="acme", id=f"late-{number}")

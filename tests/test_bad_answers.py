@@ -69,7 +69,7 @@ def call(directory: Path, loudness: int) -> Path:
 
 def put_all(lake: Lake, tmp_path: Path) -> None:
     for number, name in enumerate({**SPOKEN, **GOOD}, 1):
-        list(lake.put(call(tmp_path, number), customer="acme", id=name, at=AT))
+        lake.put(call(tmp_path, number), customer="acme", id=name, at=AT)
     for name in ("all is well", *WRITTEN):
         lake.put_text(name, customer="acme", id=f"text: {name}", at=AT)
 
@@ -111,7 +111,7 @@ def test_a_bad_answer_that_the_memo_kept_is_asked_for_anew(lake: Lake, tmp_path:
     junk = {"vector": "AAAA", "tokens": 10**30, "cost": 0, "model_seconds": 0, "attempts": 1}
     memo.shelf("embed", embedder.fingerprint).put(dict.fromkeys(texts, junk))
 
-    list(lake.put(file, customer="acme", at=AT))
+    lake.put(file, customer="acme", at=AT)
     lake.put_text("all is well", customer="acme", at=AT)
     lake.run()
     assert lake.quarantine()["rows"] == []

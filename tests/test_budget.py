@@ -89,7 +89,7 @@ def lake(engine: None, server: EndpointServer, tmp_path_factory: pytest.TempPath
     for number in range(PICTURES):
         Image.new("RGB", (16, 16), (number * 40, 0, 0)).save(media / f"picture-{number}.png")
     with lakes.init(lake) as made:
-        list(made.put(media, customer="acme"))
+        made.put(media, customer="acme")
         for number in range(TEXTS):
             made.put_text(f"message number {number} about a refund", customer="acme", id=f"m{number}")
         made.run()

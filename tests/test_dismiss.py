@@ -195,7 +195,7 @@ def test_a_dismissal_outlives_a_rollback_of_the_table(lake: Lake) -> None:
 
 
 def test_what_waits_for_its_bytes_and_is_dismissed_wakes_no_run(lake: Lake, tmp_path: Path) -> None:
-    results = list(lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme"))
+    results = lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme")
     (lake.settings.lake / "raw" / results[0].event.pointer.path).unlink()  # type: ignore[union-attr]
     lake.run()
     ledger = parts_of(lake).ledger
@@ -227,7 +227,7 @@ def test_who_sets_something_aside_while_others_look_when_to_try_again_is_not_for
 def test_a_kill_after_rows_were_set_aside_leaves_somebody_who_knows(tmp_path: Path) -> None:
     directory = tmp_path / "lake"
     with lakes.init(directory) as lake:
-        results = list(lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme"))
+        results = lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme")
         (directory / "raw" / results[0].event.pointer.path).unlink()  # type: ignore[union-attr]
     command = [sys.executable, "-m", "headwater", "--lake", str(directory), "run", "--once"]
     environment = {**os.environ, "HEADWATER_FAULT": "derive.quarantined"}

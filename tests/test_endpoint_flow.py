@@ -79,7 +79,7 @@ def put_calls(lake: Lake, tmp_path: Path, number: int) -> None:
     folder = rounds.make_media(tmp_path, number)
     for customer in ("acme", "globex"):
         for voice in range(2):
-            list(lake.put(folder / f"call-{number}-{voice}.wav", customer=customer))
+            lake.put(folder / f"call-{number}-{voice}.wav", customer=customer)
 
 
 def come_back(server: EndpointServer) -> None:

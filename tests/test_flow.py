@@ -63,7 +63,7 @@ def test_the_same_event_a_thousand_times_is_one_row_a_step_and_one_call(lake: La
 def test_equal_bytes_of_two_customers_are_two_objects_and_one_model_result(lake: Lake, tmp_path: Path) -> None:
     folder = rounds.make_media(tmp_path, 1)
     for customer in ("acme", "globex"):
-        list(lake.put(folder / "call-1-0.wav", customer=customer, at=AT))
+        lake.put(folder / "call-1-0.wav", customer=customer, at=AT)
     lake.run()
     assert lake.table("transcripts").to_arrow()["customer"].to_pylist() == ["acme", "globex"]
     assert _remembered(lake) == 1
@@ -142,7 +142,7 @@ def test_a_retried_object_has_the_very_rows_of_a_live_one(lake: Lake, engine: No
     rounds.use_cheap_models(tmp_path / "live")
     with lakes.init(tmp_path / "live") as live:
         for one in (lake, live):
-            list(one.put(folder / "shot-1.png", folder / "call-1-0.wav", customer="acme", at=AT))
+            one.put(folder / "shot-1.png", folder / "call-1-0.wav", customer="acme", at=AT)
         stored = lake.settings.lake / "raw" / "audio/acme/2026-03-01/call-1-0.wav"
         stored.rename(tmp_path / "aside")
         lake.run()
@@ -217,7 +217,7 @@ def test_batches_are_cut_by_bytes_as_well_as_by_rows(engine: None, tmp_path: Pat
     components = Components(load(directory, {"run.batch_bytes": 20_000, "run.batch_rows": 3}))
     with Lake(components) as lake:
         folder = rounds.make_media(tmp_path, 1)
-        list(lake.put(folder, customer="acme", at=AT))  # two calls of 16 kB each
+        lake.put(folder, customer="acme", at=AT)  # two calls of 16 kB each
         for line in range(4):
             lake.put_text(f"line {line} of many", customer="acme", id=f"l{line}", at=AT)
         batches: list[int] = []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater import lake as lakes
 from headwater.domain.event import Event
 from headwater.domain.modality import Modality
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
@@ -301,3 +302,32 @@ def test_a_name_that_is_not_unicode_is_refused_alone(raw: DirectoryRawStore, log
     results: list[Landed] = list(land_many(raw, log, [inbox], "acme"))
     assert sorted(result.status for result in results) == ["failed", "stored"]
     assert all(result.error is None or isinstance(result.error, HeadwaterError) for result in results)
+
+
+def test_put_stores_when_it_is_called_and_raises_what_failed_when_all_else_is_stored(
+    tmp_path: Path, inbox: Path
+) -> None:
+    for name in ("one.wav", "notes.xyz", "more.xyz", "two.wav"):
+        _file(inbox, name, name.encode())
+    with lakes.init(tmp_path / "lake") as lake:
+        with pytest.raises(InvalidRequest, match=r"more\.xyz is not a kind") as failed:
+            lake.put(inbox, customer="acme")
+        assert failed.value.__notes__ == ["2 of 4 failed; collect=True returns every result."]
+        assert lake.pending().bronze == 2
+        results = lake.put(inbox, customer="acme", collect=True)
+        assert [result.status for result in results] == ["failed", "failed", "already there", "already there"]
+        assert lake.put_lines(["hello", "", "is anybody there?"], customer="acme")[1].source == "-:3"
+        assert lake.pending().bronze == 6
+        with pytest.raises(InvalidRequest, match="Line 1 is not UTF-8"):
+            lake.put_lines([b"\xff", "but this is"], customer="acme")
+        assert lake.pending().bronze == 7
+
+
+def test_put_one_by_one_stores_what_is_asked_for(tmp_path: Path, inbox: Path) -> None:
+    _file(inbox, "notes.xyz")
+    _file(inbox, "one.wav")
+    with lakes.init(tmp_path / "lake") as lake:
+        results = lake.iter_put(inbox, customer="acme")
+        assert lake.pending().bronze == 0
+        assert [result.status for result in results] == ["failed", "stored"]
+        assert lake.pending().bronze == 1

@@ -24,7 +24,7 @@ def put(lake: Lake, folder: Path, **colours: tuple[int, int, int]) -> None:
     folder.mkdir(exist_ok=True)
     for name, colour in colours.items():
         Image.new("RGB", (40, 30), colour).save(folder / f"{name}.png")
-        list(lake.put(folder / f"{name}.png", customer="acme"))
+        lake.put(folder / f"{name}.png", customer="acme")
 
 
 def looked_for(lake: Lake, query: str, **only: str) -> list[str]:

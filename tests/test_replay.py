@@ -340,7 +340,7 @@ def test_a_replay_reads_rows_that_name_no_event_only_where_they_are_of_its_time(
 def test_what_may_mend_itself_is_not_left_out_of_a_replay(lake: Lake, tmp_path: Path) -> None:
     """It is tried again by the models that are kept; one that is being built would never have it."""
     fill(lake, tmp_path, 1)
-    results = list(lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme"))
+    results = lake.put(rounds.make_media(tmp_path, 7) / "call-7-0.wav", customer="acme")
     missing = lake.settings.lake / "raw" / results[0].event.pointer.path  # type: ignore[union-attr]
     data = missing.read_bytes()
     missing.unlink()

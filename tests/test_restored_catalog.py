@@ -73,7 +73,7 @@ def test_texts_wait_for_the_embedder_that_the_ledger_knows_and_none_is_passed(en
 
 def call(lake: Lake, folder: Path, *numbers: int) -> None:
     for number in numbers:
-        list(lake.put(rounds.make_media(folder, number) / f"call-{number}-0.wav", customer="acme"))
+        lake.put(rounds.make_media(folder, number) / f"call-{number}-0.wav", customer="acme")
     lake.run()
 
 

@@ -74,7 +74,7 @@ def test_an_embedder_that_was_retried_once_reads_no_vectors_of_other_times(lake:
 def test_a_replay_over_what_a_rollback_took_away_reads_no_rows_of_other_times(lake: Lake, tmp_path: Path) -> None:
     ends = []
     for number in range(2):
-        list(lake.put(rounds.make_media(tmp_path, number), customer="acme", at=AT + timedelta(days=number)))
+        lake.put(rounds.make_media(tmp_path, number), customer="acme", at=AT + timedelta(days=number))
         lake.run()
         ends.append((snapshot_of(lake, EVENTS), read_progress(lake.settings, EVENTS).next_seq))
     snapshot, first = ends[0]

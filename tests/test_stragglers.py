@@ -46,7 +46,7 @@ def open_lake(tmp_path: Path) -> Lake:
 def put_sound(lake: Lake, tmp_path: Path, name: str, loudness: int) -> None:
     file = tmp_path / f"{name}.wav"
     file.write_bytes(wav_bytes((media.tone(0.5) // 8_000 + loudness).astype("int16")))
-    list(lake.put(file, customer="acme"))
+    lake.put(file, customer="acme")
 
 
 def transcripts(lake: Lake) -> set[str]:
@@ -105,7 +105,7 @@ def test_a_flood_of_hostile_files_is_refused_and_everybody_else_is_served(engine
         for number in range(8):
             (folder / f"hz-{number}.wav").write_bytes(hostile.slow_wav(1, 7_000 + number))
             (folder / f"frames-{number}.mp4").write_bytes(hostile.many_frames(100_000 + number, 13))
-        list(lake.put(folder, customer="mallory"))
+        lake.put(folder, customer="mallory")
         put_sound(lake, tmp_path, "quiet", 100)
         lake.put_text("is anybody there?", customer="acme")
         started = time.monotonic()

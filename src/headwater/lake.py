@@ -63,11 +63,28 @@ class Lake(FormerNames):
         id: str | None = None,
         at: datetime | None = None,
         follow_links: bool = False,
-    ) -> "Iterator[Landed]":
-        """Store files, directories or globs and publish their events; one result for each file, as it is done.
+        collect: bool = False,
+    ) -> "list[Landed]":
+        """Store files, directories or globs and publish their events; one result for each file.
 
-        A link that is named is followed; one in a directory, or that a glob finds, only with `follow_links`.
+        When all are done, the first that failed is raised; with `collect`, failures are results too. A link that is
+        named is followed; one in a directory, or that a glob finds, only with `follow_links`.
         """
+        from headwater.flow.land import require_landed
+
+        landed = list(self.iter_put(*patterns, customer=customer, id=id, at=at, follow_links=follow_links))
+        return landed if collect else require_landed(landed)
+
+    def iter_put(
+        self,
+        *patterns: str | Path,
+        customer: str,
+        id: str | None = None,
+        at: datetime | None = None,
+        follow_links: bool = False,
+    ) -> "Iterator[Landed]":
+        """As `put`, for more files than one wants to hold the results of: each is stored when its result is asked for,
+        and one that failed is a result."""
         from headwater.flow.land import land_many
 
         parts = self._parts
@@ -82,6 +99,22 @@ class Lake(FormerNames):
 
     def put_lines(
         self,
+        lines: Iterable[bytes | str],
+        *,
+        customer: str,
+        id: str | None = None,
+        id_prefix: str | None = None,
+        at: datetime | None = None,
+        collect: bool = False,
+    ) -> "list[Landed]":
+        """Each line is a chat message; one result for each that is not blank. Of failures, see `put`."""
+        from headwater.flow.land import require_landed
+
+        landed = list(self.iter_put_lines(lines, customer=customer, id=id, id_prefix=id_prefix, at=at))
+        return landed if collect else require_landed(landed)
+
+    def iter_put_lines(
+        self,
         lines: Iterable[bytes | str | None],
         *,
         customer: str,
@@ -89,7 +122,8 @@ class Lake(FormerNames):
         id_prefix: str | None = None,
         at: datetime | None = None,
     ) -> "Iterator[Landed]":
-        """Each line is a chat message; a None between them publishes what waits. One result a line, as it is done."""
+        """As `put_lines`, of lines that go on coming: a None between them publishes what waits. One result a line, as
+        it is asked for; one that failed is a result."""
         from headwater.flow.land import land_lines
 
         about: dict[str, Any] = {"event_id": id, "id_prefix": id_prefix, "at": at, "clock": self._parts.clock}

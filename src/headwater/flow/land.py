@@ -160,6 +160,16 @@ def land_lines(
         batch.publish()  # interrupted: what was read is not lost
 
 
+def require_landed(results: list[Landed]) -> list[Landed]:
+    """The same results; or the first error among them, with a note of how many there are."""
+    errors = [landed.error for landed in results if landed.error]
+    if not errors:
+        return results
+    if len(errors) > 1:
+        errors[0].add_note(f"{len(errors):,} of {len(results):,} failed; collect=True returns every result.")
+    raise errors[0]
+
+
 def find_orphans(raw: RawStore, known: Container[str], *, stored_before: datetime) -> Iterator[ObjectStat]:
     """Objects that no event names. Younger ones are passed over: their event may still be on its way."""
     return (found for found in raw.list() if found.modified_at < stored_before and found.path not in known)

@@ -59,7 +59,7 @@ def _land(
     if event_id and len(sources) + len(texts) > 1:
         raise InvalidRequest(_ONE_ID)
     if files := [source for source in sources if source != STDIN]:
-        yield from lake.put(*files, customer=customer, id=event_id, at=at, follow_links=follow_links)
+        yield from lake.iter_put(*files, customer=customer, id=event_id, at=at, follow_links=follow_links)
     for text in texts:
         yield _land_text(lake, text, customer, event_id, at)
     if STDIN in sources:
@@ -86,7 +86,7 @@ def _land_stdin(
         lines = list(islice((line for line in lines if line and line.strip()), 2))
         if len(lines) > 1:
             raise InvalidRequest(_ONE_ID)
-    yield from lake.put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at)
+    yield from lake.iter_put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at)
 
 
 class _Tally:
