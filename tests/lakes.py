@@ -42,16 +42,17 @@ def parts_of(lake: lakes.Lake) -> Components:
 
 
 @lru_cache
-def default_model(setting: str) -> Model:
-    """What a new lake on this machine begins with; an embedder is loaded."""
-    model = load_model(str(BY_NAME[setting].default_here().value))
+def loaded_model(name: str) -> Model:
+    """An embedder is loaded, of others the card is enough."""
+    model = load_model(name)
     if model.card.produces == "vector":
         model.load()
     return model
 
 
 def label_of(setting: str) -> str:
-    return default_model(setting).card.label
+    """Of what a new lake on this machine begins with."""
+    return loaded_model(str(BY_NAME[setting].default_here().value)).card.label
 
 
 def small_lake(directory: Path) -> Path:
@@ -90,7 +91,7 @@ def _add(
 
 
 def _embed(lake: lakes.Lake, texts: list[tuple[dict[str, Any], tables.Table, str]]) -> None:
-    embedder = default_model("models.embed")
+    embedder = loaded_model(lake.settings.text("models.embed"))
     given = [
         {
             **about,
