@@ -81,6 +81,13 @@ def test_a_command_that_only_reads_changes_no_file_and_no_row_of_the_lake(tmp_pa
     assert matrix.written(lake) != before, "what writes is noticed"
 
 
+def test_the_tasks_in_the_docs_are_those_that_there_are_with_their_steps() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for task in TASKS:
+        steps = ", ".join(step.action for step in task.step_types)
+        assert f"| {task.kind} | {steps} |" in page
+
+
 def ledger_of(lake: Path) -> Ledger:
     return open_ledger(f"sqlite:///{lake}/ledger.db")
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX
-from headwater.domain.modality import Modality
+from headwater.domain.modality import INLINE, Modality
 
 NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index for much more
 PAYLOAD_LETTERS: Final = 4000
@@ -108,7 +108,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         or type(checksum) is not str
         or not _CHECKSUM.fullmatch(checksum)
         or not (_is_brief(content_type) and _is_brief(version_id) and _is_brief(etag))
-        or (type(text) is not str if modality == Modality.CHAT else text is not None)
+        or (type(text) is not str if modality in INLINE else text is not None)
     ):
         return None
     content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text)

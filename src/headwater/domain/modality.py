@@ -74,6 +74,9 @@ def modalities_with(step: Step) -> tuple[Modality, ...]:
     return tuple(modality for modality in Modality if step in modality.steps)
 
 
+# As tables spell them: those that come as the text of their event, without bytes in the raw store.
+INLINE: Final = frozenset(modality.value for modality in Modality if not modality.content_types)
+
 CONTENT_TYPES: Final[dict[str, tuple[Modality, str]]] = {
     ending: (modality, kind) for modality in Modality for ending, kind in modality.content_types.items()
 }

@@ -7,13 +7,13 @@ The ledger answers by key, whatever the table's size.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from headwater.domain.modality import Modality
+from headwater.domain.modality import INLINE
 from headwater.domain.tables import EVENTS
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.read_table import read_table, to_arrow
@@ -22,6 +22,8 @@ from headwater.storage.tables.writer import TableWriter
 Position = tuple[int, int]  # partition and offset of a line of the log
 Claim = tuple[str, str, int, int]  # key, content and position
 Kind = Literal["event", "object"]
+
+_INLINE: Final = pa.array(sorted(INLINE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
 
 def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]:
     """What is new in the raw store: `status` tells it without reading a row. A chat line is in the log alone."""
-    first = pc.and_not(pc.not_equal(sound["modality"], Modality.CHAT), are_among(sound, known))
+    first = pc.and_not(pc.invert(pc.is_in(sound["modality"], _INLINE)), are_among(sound, known))
     sizes = pc.struct_field(sound["pointer"], "size").filter(first)
     # Not summed in Arrow: an event may claim any size, and two of the largest are more than 64 bits hold.
     return {"objects": len(sizes), "bytes": sum(sizes.to_pylist())}

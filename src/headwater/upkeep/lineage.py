@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.domain.modality import Modality
+from headwater.domain.modality import INLINE, Modality
 from headwater.domain.pointer import Pointer
 from headwater.domain.ref import Ref
 from headwater.domain.tables import EMBEDDINGS, EVENTS, METADATA, QUARANTINE, TABLES, TEXT_TABLES, Table
@@ -92,7 +92,7 @@ def fetch_object(catalog: catalogs.Tables, raw_store: RawStore, name: str) -> It
     events = _events(catalog, object_id)
     if not events:
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
-    if events[0]["modality"] == Modality.CHAT:
+    if events[0]["modality"] in INLINE:
         return iter([(events[0]["text"] or "").encode()])
     return _verified_chunks(raw_store, Pointer.from_dict(events[0]["pointer"]))
 
@@ -171,7 +171,7 @@ def _plain(row: Row) -> Row:
 
 def _object(raw_store: RawStore, object_id: str, events: Sequence[Row], refused: Sequence[Row]) -> Row:
     source = events[0] if events else refused[0] if refused else {}
-    inline = source.get("modality") == Modality.CHAT
+    inline = source.get("modality") in INLINE
     exists = True if inline else raw_store.head(object_id) is not None if source.get("pointer") else False
     return {"id": object_id, **(source.get("pointer") or {}), "inline": inline, "exists": exists}
 

@@ -19,8 +19,7 @@ from headwater.flow.derive.source import Limits
 from headwater.flow.derive.store_health import StoreHealth
 from headwater.flow.models.registry import find_place
 from headwater.settings import Settings, resolve
-from headwater.storage.io.s3 import is_s3
-from headwater.storage.raw.store import RawStore, open_raw_store
+from headwater.storage.raw.store import RawStore, is_remote, open_raw_store
 
 MEMORY_BYTES_MAX: Final = 16 << 20
 
@@ -38,7 +37,7 @@ class Fetcher:
             find_place(config["fetch"]) if config.get("fetch") else None
         )
         self._opened: tuple[RawStore, StoreHealth] | None = None
-        self.is_remote = self._own is None and is_s3(_settings(config).text("raw.uri"))
+        self.is_remote = self._own is None and is_remote(_settings(config).text("raw.uri"))
 
     @contextmanager
     def fetched(self, pointer: Mapping[str, Any], mates: Sequence[str] = ()) -> Iterator[Fetched]:

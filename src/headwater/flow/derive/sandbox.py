@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from headwater.domain.modality import Modality
+from headwater.domain.modality import INLINE
 from headwater.errors import Unavailable
 from headwater.flow.child.environment import child_settings, needed_variables
 from headwater.flow.derive.child import VERIFY, WHOLE_OBJECT
@@ -49,7 +49,7 @@ def job(
         "steps": [asdict(step if isinstance(step, StepJob) else StepJob(step, step)) for step in steps],
         "modality": str(modality),
         "pointer": dict(pointer),
-        "text": text if modality == Modality.CHAT else None,
+        "text": text if modality in INLINE else None,
     }
 
 

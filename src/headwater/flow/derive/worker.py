@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headwater import faults
 from headwater.domain.groups import grouped
-from headwater.domain.modality import Modality
+from headwater.domain.modality import INLINE
 from headwater.errors import DataFault
 from headwater.flow.derive.chat import message_result
 from headwater.flow.derive.child import VERIFY
@@ -25,8 +25,8 @@ from headwater.flow.derive.speakers import with_names
 from headwater.flow.derive.terms import amount
 from headwater.flow.derive.work import PlannedStep, Work
 from headwater.flow.spent import purse_of_attempt
-from headwater.storage.io.s3 import is_s3
 from headwater.storage.memo.memo import Memo, open_memo
+from headwater.storage.raw.store import is_remote
 
 Content = tuple[str, ...]
 Answers = dict[str, Answer]  # by tag
@@ -86,7 +86,7 @@ class _PartitionWorker:
         self.memo: Memo = open_memo(work.settings)
         self.terms = Terms()
         self._pace = 1
-        self._readers = _READERS if is_s3(work.settings.text("raw.uri")) else 1
+        self._readers = _READERS if is_remote(work.settings.text("raw.uri")) else 1
 
     def open(self) -> None:
         self._sandbox.start()
@@ -117,7 +117,7 @@ class _PartitionWorker:
             answer = results.get(step.tag)
             if answer is None:
                 continue  # an earlier fault spoke for the whole object
-            again = (key := (content, step.tag, "ok" in answer)) in answered and row["modality"] != Modality.CHAT
+            again = (key := (content, step.tag, "ok" in answer)) in answered and row["modality"] not in INLINE
             answered.add(key)
             if "fault" in answer:
                 reason, detail = answer["fault"]
@@ -140,7 +140,7 @@ class _PartitionWorker:
         for row, name in zip(rows, named, strict=True):
             known = objects.setdefault(name, _Object(row))
             known.steps += [step for step in self._steps(row) if step not in known.steps]
-        media = [known for known in objects.values() if known.row["modality"] != Modality.CHAT]
+        media = [known for known in objects.values() if known.row["modality"] not in INLINE]
         answers = self._remembered(media)
         self._ask_all(media, answers)
         self._verify([known for known in media if not known.is_tried])
@@ -148,7 +148,7 @@ class _PartitionWorker:
 
     def _answers_to(self, row: Row, known: _Object, answers: Mapping[Content, Answers]) -> Answers:
         steps = self._steps(row)
-        if row["modality"] == Modality.CHAT:
+        if row["modality"] in INLINE:
             return _message(row, steps)
         if known.verified:
             found = answers[known.content]

@@ -95,6 +95,11 @@ def open_raw_store(uri: str, settings: Settings) -> RawStore:
     return DirectoryRawStore(Path(rest if separator else uri))
 
 
+def is_remote(uri: str) -> bool:
+    """Whether objects come over a network, where several are fetched at a time."""
+    return is_s3(uri)
+
+
 def checked_key(key: str) -> str:
     """The second lock behind `domain.keys`: a foreign event's key is held to the rules before it is followed."""
     parts = key.split("/")
