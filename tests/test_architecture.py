@@ -60,7 +60,10 @@ def test_imports_go_down_only_and_the_contracts_notice_when_they_do_not(tmp_path
         ("storage/raw/store.py", "import headwater.storage.memo.memo"),
         ("storage/ledger/ledger.py", "import headwater.storage.tables.commit"),
         ("flow/bronze.py", "import headwater.flow.drive.run"),
+        ("flow/models/spending.py", "import headwater.flow.child.process"),
         ("upkeep/backup/backup.py", "import headwater.upkeep.migration.plan"),
+        ("upkeep/rescan.py", "import headwater.upkeep.models.retire"),
+        ("upkeep/task.py", "import headwater.upkeep.run"),
         ("cli/commands/restore.py", "import headwater.components"),
         ("facets/upkeep.py", "import headwater.lake"),
     ):
@@ -69,6 +72,11 @@ def test_imports_go_down_only_and_the_contracts_notice_when_they_do_not(tmp_path
         broken.write_text(f"{before}\n{line}\n")
         assert run_lint(tmp_path).returncode == 1, f"{line} in {module} went unnoticed"
         broken.write_text(before)
+    for folder in ("storage", "flow", "upkeep"):
+        stray = tmp_path / "headwater" / folder / "stray.py"
+        stray.write_text("")
+        assert run_lint(tmp_path).returncode == 1, f"{folder} has a room of which no contract knows"
+        stray.unlink()
 
 
 def chain_breaks(flow: Iterable[Stage]) -> list[str]:
