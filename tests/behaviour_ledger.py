@@ -19,7 +19,7 @@ import pytest
 from waiting import wait_until
 
 from headwater.errors import Conflict, NotFound
-from headwater.storage.ledger.claims_upgrade import bring_over_claims
+from headwater.storage.ledger.claims_upgrade import upgrade_claims
 from headwater.storage.ledger.copy import count_claims, read_ledger, write_ledger
 from headwater.storage.ledger.lease import Process
 from headwater.storage.ledger.ledger import Ledger, open_ledger
@@ -262,7 +262,7 @@ import sys
 from headwater.storage.ledger import claims_upgrade
 from headwater.storage.ledger.ledger import open_ledger
 claims_upgrade._STEP = 7
-claims_upgrade.bring_over_claims(open_ledger(sys.argv[1]))
+claims_upgrade.upgrade_claims(open_ledger(sys.argv[1]))
 """
 
 
@@ -278,8 +278,8 @@ def test_claims_in_plain_text_are_brought_over_in_steps_that_a_kill_does_not_und
         killed = subprocess.run([sys.executable, "-c", _UPGRADE, ledger_uri], env=environment, check=False)
         assert killed.returncode == -signal.SIGKILL
     assert ledger._database.query("select count(*) from claims") == [(21,)]
-    assert bring_over_claims(ledger) == 5
-    assert bring_over_claims(ledger) == 0
+    assert upgrade_claims(ledger) == 5
+    assert upgrade_claims(ledger) == 0
     firsts = ledger.claim_first("event", [(key, f"h{n}", 3, 99) for n, key in enumerate(keys)])
     assert firsts == {key: (f"h{n}", n % 2, n) for n, key in enumerate(keys)}
     assert ledger.claim_first("object", [(keys[3], "o", 3, 99)]) == {keys[3]: ("o", -1, 3)}

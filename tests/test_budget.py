@@ -208,8 +208,8 @@ def test_a_task_that_spark_does_once_more_spends_nothing_and_has_what_was_rememb
 def test_of_a_derivation_that_spark_does_once_more_nothing_is_paid(lake: Lake, attempt: Callable[[int], None]) -> None:
     for number, money in ((0, 100.0), (1, 0.0)):
         attempt(number)
-        assert worker._worker_for(Work({}, lake.settings, NOON, purse=100.0)).terms.money == money
-        assert worker._worker_for(Work({}, lake.settings, NOON)).terms.money is None
+        assert worker._worker_for(Work({}, lake.settings, NOON, purse=100.0)).budget.money == money
+        assert worker._worker_for(Work({}, lake.settings, NOON)).budget.money is None
 
 
 def test_what_is_paid_is_not_replayed_where_spark_may_do_a_task_twice_at_once(

@@ -15,7 +15,7 @@ from test_decoding import Lab
 from headwater.demo.drawing import draw_screen, encode_video, pdf_bytes
 from headwater.domain.modality import classify
 from headwater.flow.derive.call_times import SECONDS_ELSEWHERE, CallTimes
-from headwater.flow.derive.sandbox import Sandbox, Terms, job
+from headwater.flow.derive.sandbox import BatchBudget, Sandbox, job
 
 PATIENCE_SECONDS = 2 * SECONDS_ELSEWHERE  # two calls fit, as long as nobody knows better
 STEPS = {"pdf": ["probe", "extract"], "mp4": ["probe", "caption"], "png": ["probe", "caption"]}
@@ -38,7 +38,7 @@ def derive(lab: Lab, *files: tuple[str, bytes], patience: float | None = PATIENC
         kind = classify(name)
         assert kind is not None
         jobs.append(job(STEPS[name.rpartition(".")[2]], kind[0], lab.pointer(name, data)))
-    return lab.sandbox.derive_many(jobs, terms=Terms(patience=patience))
+    return lab.sandbox.derive_many(jobs, budget=BatchBudget(patience=patience))
 
 
 def screens(count: int, seconds: float = 2.0) -> bytes:

@@ -26,7 +26,7 @@ from headwater.storage.log.pointer_log import open_pointer_log
 from headwater.storage.query.history import snapshots_with_rows
 from headwater.storage.raw.store import RawStore, open_raw_store
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.row_filter import Where
+from headwater.storage.tables.row_filter import RowFilter
 from headwater.upkeep.health import status
 from headwater.upkeep.lineage import Trace, fetch_object, trace
 
@@ -162,7 +162,7 @@ def test_the_snapshots_that_hold_an_object_are_found_through_rewrites(lake: Lake
     messages = lake.reader.load_table("silver.messages")
     for number in (0, 1, 2, 3, 90, 92):
         name = f"chat/acme/{number}"
-        where: Where = {"object_id": name, "occurred_at": NOON}
+        where: RowFilter = {"object_id": name, "occurred_at": NOON}
         assert sorted(snapshots_with_rows(messages, where)) == held(lake, "silver.messages", name), name
     assert snapshots_with_rows(messages, {"object_id": "chat/acme/none"}) == set()
 

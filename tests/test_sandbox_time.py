@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.flow.derive import terms
-from headwater.flow.derive.sandbox import Sandbox, Terms, job
+from headwater.flow.derive import batch_budget
+from headwater.flow.derive.sandbox import BatchBudget, Sandbox, job
 
 POINTER = {"path": "x", "size": 1, "content_type": "audio/wav", "checksum": ""}
 STEPS = ("fine", "hang", "never_enough", "reads_and_hangs", "reads_and_crashes", "on_the_phone", "slowly", "confused")
@@ -43,7 +43,7 @@ def test_what_the_batch_does_not_wait_for_is_set_aside_and_its_mates_are_done(sa
     sandbox.derive(["fine"], "audio", POINTER)
     started = time.monotonic()
     results = sandbox.derive_many(
-        jobs_of("fine", "never_enough", "fine", "never_enough", "fine"), terms=Terms(patience=1)
+        jobs_of("fine", "never_enough", "fine", "never_enough", "fine"), budget=BatchBudget(patience=1)
     )
     assert [next(iter(result)) for result in results if "fault" not in next(iter(result.values()))] == ["fine"] * 3
     assert [results[slow]["never_enough"]["fault"][0] for slow in (1, 3)] == ["SLOW"] * 2
@@ -51,14 +51,14 @@ def test_what_the_batch_does_not_wait_for_is_set_aside_and_its_mates_are_done(sa
 
 
 def test_patience_wears_out_with_each_that_was_set_aside() -> None:
-    terms = Terms(patience=60.0)
+    budget = BatchBudget(patience=60.0)
     waited = []
     for _ in range(6):
-        waited.append(terms.patience)
-        terms.wear()
+        waited.append(budget.patience)
+        budget.halve_patience()
     assert waited == [60, 30, 15, 7.5, 5, 5]
-    short = Terms(patience=2.0)
-    short.wear()
+    short = BatchBudget(patience=2.0)
+    short.halve_patience()
     assert short.patience == 2.0
 
 
@@ -66,10 +66,10 @@ def test_many_that_hang_wear_the_patience_out_and_their_mates_are_served(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step has less time than the batch has patience, as it is by default: the first hang ends as one."""
-    monkeypatch.setattr(terms, "PATIENCE_SECONDS_MIN", 0.5)
+    monkeypatch.setattr(batch_budget, "PATIENCE_SECONDS_MIN", 0.5)
     sandbox.derive(["fine"], "audio", POINTER)
-    worn = Terms(patience=1.5)
-    results = sandbox.derive_many(jobs_of(*["hang", "fine"] * 6), terms=worn)
+    worn = BatchBudget(patience=1.5)
+    results = sandbox.derive_many(jobs_of(*["hang", "fine"] * 6), budget=worn)
     assert [result["hang"]["fault"][0] for result in results[::2]] == ["TIMEOUT", *["SLOW"] * 5]
     assert [result["fine"] for result in results[1::2]] == [{"ok": {"size": 1}}] * 6
     assert worn.patience == 0.5
@@ -77,14 +77,14 @@ def test_many_that_hang_wear_the_patience_out_and_their_mates_are_served(
 
 def test_of_an_object_that_is_set_aside_every_step_that_is_left_waits_and_answers_stay(sandbox: Sandbox) -> None:
     jobs = [job(["fine", "never_enough", "confused"], "audio", POINTER), job(["probe", "fine"], "audio", POINTER)]
-    half, whole = sandbox.derive_many(jobs, terms=Terms(patience=0.5))
+    half, whole = sandbox.derive_many(jobs, budget=BatchBudget(patience=0.5))
     assert half["fine"] == {"ok": {"size": 1}}
     assert [half[step]["fault"][0] for step in ("never_enough", "confused")] == ["SLOW", "SLOW"]
     assert {step: answer["fault"][0] for step, answer in whole.items()} == {"probe": "SLOW"}
 
 
 def test_a_call_to_another_machine_is_not_cut_off_by_a_batch_that_waits(sandbox: Sandbox) -> None:
-    (result,) = sandbox.derive_many(jobs_of("on_the_phone"), terms=Terms(patience=1))
+    (result,) = sandbox.derive_many(jobs_of("on_the_phone"), budget=BatchBudget(patience=1))
     assert result == {"on_the_phone": {"ok": {"called": True}}}
 
 

@@ -24,11 +24,11 @@ def submit_line(
     from headwater.storage.spark.packed_environment import shipped_conf
     from headwater.storage.spark.submit import submit_line
 
-    tell, settings = report or _silent, load(Path(directory), options)
+    note, settings = report or _silent, load(Path(directory), options)
     flags = [*(["--once"] if once else []), *(["--json"] if as_json else [])]
     sets = [part for name, value in (options or {}).items() for part in ("--set", f"{name}={value}")]
-    shipped = shipped_conf(settings, settings.text("spark.master") or "local", tell)
-    return submit_line(settings, resolve_jars(jars_for(settings), report=tell), shipped, [*flags, *sets])
+    shipped = shipped_conf(settings, settings.text("spark.master") or "local", note)
+    return submit_line(settings, resolve_jars(jars_for(settings), report=note), shipped, [*flags, *sets])
 
 
 def submit(

@@ -36,7 +36,7 @@ class Sink:
     echo: Callable[[str], None] | None = None
     roll_bytes: int = ROLL_BYTES
 
-    def tell(self, event: str, level: str, stage: str | None, fields: dict[str, Any]) -> None:
+    def write(self, event: str, level: str, stage: str | None, fields: dict[str, Any]) -> None:
         if LEVELS.index(level) < LEVELS.index(self.level):
             return
         head = {"at": to_text(self.clock()), "level": level, "event": event} | ({"stage": stage} if stage else {})
@@ -78,7 +78,7 @@ _sinks: list[Sink] = []
 def note(event: str, *, level: str = "info", stage: str | None = None, **fields: Any) -> None:
     """One line: what happened (`stage.committed`), how bad it is, to which stage, and the figures."""
     if _sinks:
-        _sinks[-1].tell(event, level, stage, fields)
+        _sinks[-1].write(event, level, stage, fields)
 
 
 @contextmanager

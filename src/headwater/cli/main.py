@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("HEADWATER_DEBUG"):
             traceback.print_exc()
-        return _tell(_as_ours(error), as_json=_wants_json(arguments))
+        return _report(_as_ours(error), as_json=_wants_json(arguments))
 
 
 def _as_ours(error: Exception) -> HeadwaterError:
@@ -143,7 +143,7 @@ def _wants_json(arguments: list[str]) -> bool:
     return "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
 
-def _tell(error: HeadwaterError, *, as_json: bool) -> int:
+def _report(error: HeadwaterError, *, as_json: bool) -> int:
     from headwater.cli.output import clean, print_json
 
     if as_json:

@@ -21,7 +21,7 @@ from headwater.storage.query.plain_rows import to_plain, to_rows
 from headwater.storage.query.reader import scan
 from headwater.storage.raw.store import RawStore
 from headwater.storage.tables import catalog as catalogs
-from headwater.storage.tables.row_filter import Where
+from headwater.storage.tables.row_filter import RowFilter
 from headwater.storage.tables.time_travel import TablesAt
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
@@ -147,7 +147,7 @@ def _events(catalog: catalogs.Tables, object_id: str) -> list[Row]:
     return sorted(events, key=lambda row: (not row["first_of_object"], row["seq"]))
 
 
-def _where(object_id: str, events: Sequence[Row]) -> Where:
+def _where(object_id: str, events: Sequence[Row]) -> RowFilter:
     """What an object's rows have in common with its first event; the time prunes to one day's files."""
     if not events:
         return {"object_id": object_id}
@@ -161,7 +161,7 @@ def _refused(catalog: catalogs.Tables, object_id: str, asked: str) -> list[Row]:
     return by_object or _rows(catalog, QUARANTINE, columns, {"event_id": asked})
 
 
-def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where: Where) -> list[Row]:
+def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where: RowFilter) -> list[Row]:
     return to_rows(scan(catalog, table.name, columns, where))
 
 
@@ -186,7 +186,7 @@ def _vector(row: Row, indexed: int) -> Row:
     return _plain({"id": row.pop("chunk_id"), **row, "indexed": seq < indexed})
 
 
-def _refs(catalog: catalogs.Tables, table: Table, where: Where) -> list[Row]:
+def _refs(catalog: catalogs.Tables, table: Table, where: RowFilter) -> list[Row]:
     loaded = catalogs.load(catalog, table.name)
     with catalogs.translated(table.name):
         return refs_with_rows(loaded, table.name, where)

@@ -34,7 +34,7 @@ _FRESH_SECONDS: Final = 5.0
 _OUTCOMES: Final = ("done", "failed", "running", "died")
 _JOURNAL_LINES: Final = 100
 # What is told of a model: the journal's name for it, ours, and the help line.
-_TOLD: Final = (
+_MODEL_COUNTERS: Final = (
     ("calls", "calls", "Answers that models were asked for."),
     ("remembered", "remembered", "Answers that the memo spared."),
     ("faults", "faults", "Calls that came to nothing."),
@@ -135,7 +135,7 @@ def _runs(ledger: Ledger, now: datetime) -> Iterator[Family]:
 def _models(ledger: Ledger) -> Iterator[Family]:
     """Over every run in the journal, so that a counter never goes back."""
     sums = _sums.setdefault(ledger, _Sums()).read(ledger)
-    for column, name, purpose in _TOLD:
+    for column, name, purpose in _MODEL_COUNTERS:
         samples = [({"step": step, "model": model}, float(counts[column])) for (step, model), counts in sums.items()]
         yield Family(f"headwater_model_{name}", "counter", purpose, samples)
 
@@ -169,7 +169,7 @@ class _Sums:
 def _add(efforts: Effort, run: Run) -> None:
     for tag, model in (run.detail.get("models") or {}).items():
         counts = efforts[tag.partition("/")[0], str(model.get("model"))]
-        for column, _, _ in _TOLD:
+        for column, _, _ in _MODEL_COUNTERS:
             counts[column] += model.get(column) or 0
 
 
@@ -185,9 +185,9 @@ def _escaped(text: str) -> str:
 
 
 @contextmanager
-def serving(port: int, tell: Callable[[], str]) -> Iterator[int]:
+def serving(port: int, render: Callable[[], str]) -> Iterator[int]:
     """GET /metrics on loopback until the block ends; gives the port, which is a free one where 0 was asked for."""
-    handler = type("Handler", (_Handler,), {"tell": staticmethod(_remembering(tell))})
+    handler = type("Handler", (_Handler,), {"render": staticmethod(_remembering(render))})
     try:
         server = ThreadingHTTPServer((LOOPBACK, port), handler)
     except OSError as error:
@@ -203,7 +203,7 @@ def serving(port: int, tell: Callable[[], str]) -> Iterator[int]:
         thread.join()
 
 
-def _remembering(tell: Callable[[], str]) -> Callable[[], str]:
+def _remembering(render: Callable[[], str]) -> Callable[[], str]:
     """One at a time, because the parts asked are not made for many threads; and not twice in a few seconds."""
     lock = threading.Lock()
     held: tuple[float, str] | None = None
@@ -212,14 +212,14 @@ def _remembering(tell: Callable[[], str]) -> Callable[[], str]:
         nonlocal held
         with lock:
             if held is None or time.monotonic() - held[0] > _FRESH_SECONDS:
-                held = (time.monotonic(), tell())
+                held = (time.monotonic(), render())
             return held[1]
 
     return answer
 
 
 class _Handler(BaseHTTPRequestHandler):
-    tell: ClassVar[Callable[[], str]]
+    render: ClassVar[Callable[[], str]]
     timeout = 10  # of a client that connects and says nothing
 
     def do_GET(self) -> None:
@@ -232,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer_metrics(self) -> None:
         try:
-            text = type(self).tell()
+            text = type(self).render()
         except HeadwaterError as error:
             self._answer(error.http_status, "text/plain; charset=utf-8", f"{error}\n")
         else:

@@ -12,7 +12,7 @@ from headwater.domain.model_book import State
 from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
-from headwater.storage.ledger.claims_upgrade import bring_over_claims
+from headwater.storage.ledger.claims_upgrade import upgrade_claims
 from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
@@ -60,10 +60,10 @@ def _prepare_history(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> 
 
 
 def _hash_claims(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
-    bring_over_claims(ledger)
+    upgrade_claims(ledger)
 
 
-def _tell_speakers(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+def _add_speakers(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
     from headwater.storage.tables.schema_evolution import add_fields
 
     for table in TEXT_TABLES:
@@ -78,7 +78,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
     2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
     3: Upgrade("keys that were seen are kept hashed", _hash_claims),
-    4: Upgrade("segments and the index tell who speaks", _tell_speakers),
+    4: Upgrade("segments and the index tell who speaks", _add_speakers),
 }
 
 
@@ -144,9 +144,9 @@ def upgrade(
     task = UpgradeLake(parts)
     plan = task.plan()
 
-    def tell(step: Step, _: Result) -> None:
+    def report_step(step: Step, _: Result) -> None:
         if stepped is not None and isinstance(step, RaiseFormat):
             stepped(step)
 
-    apply(task, parts, plan, report=report, stepped=tell)
+    apply(task, parts, plan, report=report, stepped=report_step)
     return plan

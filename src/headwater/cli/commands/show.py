@@ -37,10 +37,10 @@ def _draw(document: dict[str, Any]) -> None:
     rows = [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in document["rows"]]
     table(columns, rows, cut=True)
     say(f"{plural(len(rows), 'row')} of {document['table']}, newest first. Whole: --json, or headwater sql.")
-    tell_snapshots(document)
+    print_snapshots(document)
 
 
-def tell_snapshots(document: dict[str, Any], *, stderr: bool = False) -> None:
+def print_snapshots(document: dict[str, Any], *, stderr: bool = False) -> None:
     """Where a ref was given, which snapshots were read."""
     from headwater.cli.output import say
 

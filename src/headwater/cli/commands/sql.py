@@ -31,11 +31,11 @@ def command(session: Session, query: str, timeout: float | None, as_of: "Ref | N
 
 
 def _draw(answer: dict[str, Any]) -> None:
-    from headwater.cli.commands.show import short, tell_snapshots
+    from headwater.cli.commands.show import print_snapshots, short
     from headwater.cli.output import one_line, plural, say, table
 
     columns, rows = answer["columns"], answer["rows"]
     numbers = [name for name in columns if rows and isinstance(rows[0][name], int | float)]
     table(columns, [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in rows], numbers)
     say(plural(len(rows), "row"), stderr=True)
-    tell_snapshots(answer, stderr=True)
+    print_snapshots(answer, stderr=True)

@@ -18,11 +18,11 @@ from headwater.domain.steps import PROBE, STEPS
 from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
 from headwater.flow.child.bounds import bound_memory, open_pipes
 from headwater.flow.child.frames import MESSAGE_BYTES_MAX, packed, read_message
+from headwater.flow.derive.batch_budget import amount
 from headwater.flow.derive.call_times import CallTimes
 from headwater.flow.derive.fetch import Fetched, Fetcher
 from headwater.flow.derive.keeper import Keeper
 from headwater.flow.derive.source import Limits, Source
-from headwater.flow.derive.terms import amount
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.registry import find_place
 from headwater.flow.models.spending import Purse, billed
@@ -47,7 +47,7 @@ class Replies:
         self._lock = threading.Lock()
         self.eager = False  # with several jobs under way nobody else flushes in time
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def queue(self, message: Mapping[str, Any]) -> None:
         """Raises DataFault where an answer is no JSON, or too much of it."""
         framed = _framed(message)
         with self._lock:
@@ -61,8 +61,8 @@ class Replies:
             self._stream.flush()
             self._held.clear()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        self.say(message)
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.queue(message)
         self.flush()
 
 
@@ -94,7 +94,7 @@ class Worker:
         self._replies.flush()
 
     def _loading(self, begun: bool) -> None:
-        self._replies.tell({"loading": begun})
+        self._replies.send({"loading": begun})
 
     def run_of(self, step: str, modality: str) -> Run:
         key = (modality, step)
@@ -114,33 +114,33 @@ class _Attempt:
         self._mates = mates
 
     def work(self) -> None:
-        self._tell(begun=True)
+        self._send(begun=True)
         try:
             self._work()
         except DataFault as fault:
             self._fault(self._job["steps"][0]["tag"], fault.reason, fault.detail)
         except HeadwaterError as error:  # the store's trouble, not the object's
-            self._say(unavailable=str(error))
+            self._queue(unavailable=str(error))
         except MemoryError:
             self._leave_for_memory(self._job["steps"][0]["tag"])
         except Exception as error:
             self._fault(self._job["steps"][0]["tag"], "CRASHED", describe(error))
-        self._say(done=True)
+        self._queue(done=True)
 
     def _work(self) -> None:
         steps = self._job["steps"]
         if [step["step"] for step in steps] == [VERIFY]:
             with self._fetching():
                 self._worker.fetcher.verify(self._job["pointer"], self._mates)
-            self._say(tag=steps[0]["tag"], ok=None)
+            self._queue(tag=steps[0]["tag"], ok=None)
             return
         with ExitStack() as held:
             with self._fetching():
                 source = self._source(held)
-            held.enter_context(notify_waiting(self._tell_calling))
+            held.enter_context(notify_waiting(self._send_calling))
             for step in steps:
                 if step["step"] == VERIFY:
-                    self._say(tag=step["tag"], ok=None)
+                    self._queue(tag=step["tag"], ok=None)
                 elif not self._attempt(step, source) and step["step"] == WHOLE_OBJECT:
                     break
 
@@ -150,9 +150,9 @@ class _Attempt:
         if not self._worker.fetcher.is_remote:
             yield
             return
-        self._tell(fetching=True)
+        self._send(fetching=True)
         yield
-        self._tell(fetching=False)
+        self._send(fetching=False)
 
     def _source(self, held: ExitStack) -> Source:
         pointer, text = self._job["pointer"], self._job["text"]
@@ -166,13 +166,13 @@ class _Attempt:
             kind,
             self._worker.limits,
             text,
-            allow=lambda seconds: self._tell(allow=seconds),
+            allow=lambda seconds: self._send(allow=seconds),
             patience=self._job.get("patience"),
             call_times=self._worker.call_times,
         )
 
-    def _tell_calling(self, begins: bool) -> None:
-        self._tell(calling=begins)
+    def _send_calling(self, begins: bool) -> None:
+        self._send(calling=begins)
 
     def _attempt(self, step: Mapping[str, Any], source: Source) -> bool:
         self._worker._replies.flush()
@@ -181,13 +181,13 @@ class _Attempt:
         if step["setting"]:
             models = models.chosen(step["setting"], step["model"])
         try:
-            keeping = replace(source, keep=Keeper(lambda result: self._tell(tag=tag, kept=result)))
+            keeping = replace(source, keep=Keeper(lambda result: self._send(tag=tag, kept=result)))
             purse = self._worker.purse
-            with billed(purse, lambda cost: self._tell(billed=cost)) as bill:
+            with billed(purse, lambda cost: self._send(billed=cost)) as bill:
                 result = self._worker.run_of(name, self._job["modality"])(keeping, models)
             if purse is not None and not bill.calls and isinstance(result, dict):
                 purse.spend(amount(result.get("cost")))
-            self._say(tag=tag, ok=result)
+            self._queue(tag=tag, ok=result)
             return True
         except DataFault as fault:
             return self._fault(tag, fault.reason, fault.detail)
@@ -203,7 +203,7 @@ class _Attempt:
     def _leave_for_memory(self, tag: str) -> bool:
         """What failed to allocate may have left half-built things behind in foreign code: start anew."""
         self._fault(tag, "TOO_LARGE", f"It needs more memory than limits.child_mb, {self._worker.limits.child_mb} MB.")
-        self._tell(done=True)
+        self._send(done=True)
         os._exit(0)
 
     def _fault(self, tag: str, reason: str, detail: str) -> bool:
@@ -211,14 +211,14 @@ class _Attempt:
         if known == SLOW and self._job.get("patience") is None:
             # A model's own word: nobody waits for this object, and setting it aside again would never end.
             known, text = "CRASHED", f"{SLOW}: {text}"
-        self._say(tag=tag, fault=[known, sound_text(text)[:DETAIL_MAX]])
+        self._queue(tag=tag, fault=[known, sound_text(text)[:DETAIL_MAX]])
         return False
 
-    def _say(self, **message: Any) -> None:
-        self._worker._replies.say({"job": self._number, **message})
+    def _queue(self, **message: Any) -> None:
+        self._worker._replies.queue({"job": self._number, **message})
 
-    def _tell(self, **message: Any) -> None:
-        self._worker._replies.tell({"job": self._number, **message})
+    def _send(self, **message: Any) -> None:
+        self._worker._replies.send({"job": self._number, **message})
 
 
 def _framed(message: Mapping[str, Any]) -> bytes:

@@ -48,7 +48,7 @@ class Fetcher:
             return
         named = Pointer.from_dict(dict(pointer))
         with ExitStack() as held:
-            yield self._settled(named, mates, lambda store: self._bring(store, named, held))
+            yield self._settled(named, mates, lambda store: self._fetch(store, named, held))
 
     def verify(self, pointer: Mapping[str, Any], mates: Sequence[str] = ()) -> None:
         """The same without keeping anything: the bytes are there, and they are the ones."""
@@ -110,7 +110,7 @@ class Fetcher:
             return DataFault("TOO_LARGE", f"{lie}; limits.object_mb is {self._limits.object_mb}.")
         return DataFault("CORRUPT", f"{lie}; those do not have the checksum {pointer.checksum}.")
 
-    def _bring(self, store: RawStore, pointer: Pointer, held: ExitStack) -> Fetched:
+    def _fetch(self, store: RawStore, pointer: Pointer, held: ExitStack) -> Fetched:
         if pointer.size <= MEMORY_BYTES_MAX:
             return store.get(pointer)
         file = store.open_local(pointer.path)

@@ -14,14 +14,14 @@ GAP_FACTOR: Final = 10  # of what telling took: it costs cheap work at most a te
 class Keeper:
     """Called as often as a step likes, with a function that gives its answer as it would be now."""
 
-    def __init__(self, tell: Callable[[Any], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
         self._next = 0.0
 
     def __call__(self, so_far: Callable[[], Any], *, cheap: bool = False) -> None:
         begun = time.monotonic()
         if cheap and begun < self._next:
             return
-        self._tell(so_far())
+        self._send(so_far())
         ended = time.monotonic()
         self._next = ended + max(GAP_SECONDS, (ended - begun) * GAP_FACTOR)

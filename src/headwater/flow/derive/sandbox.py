@@ -13,14 +13,14 @@ from typing import Any, Final
 from headwater.domain.modality import INLINE
 from headwater.errors import Unavailable
 from headwater.flow.child.environment import child_settings, needed_variables
+from headwater.flow.derive.batch_budget import BatchBudget
 from headwater.flow.derive.child import VERIFY, WHOLE_OBJECT
 from headwater.flow.derive.job_clock import Trouble
 from headwater.flow.derive.sandbox_process import Answer, Answered, Child, ChildRun, Result
 from headwater.flow.derive.source import Limits
-from headwater.flow.derive.terms import Terms
 from headwater.settings import Settings
 
-__all__ = ["Answer", "Answered", "Result", "Sandbox", "StepJob", "Terms", "job", "sandbox_config"]
+__all__ = ["Answer", "Answered", "BatchBudget", "Result", "Sandbox", "StepJob", "job", "sandbox_config"]
 
 ATTEMPTS: Final = 2
 _LATE: Final = frozenset({"SLOW", "TIMEOUT"})
@@ -85,26 +85,26 @@ class Sandbox:
         jobs: Sequence[Mapping[str, Any]],
         threads: int = 1,
         answered: Answered | None = None,
-        terms: Terms | None = None,
+        budget: BatchBudget | None = None,
     ) -> list[Result]:
         """Several objects, made by `job`, at once: less talk for each. Answers come in the same order.
 
         Raises Unavailable where the raw store does not answer: that is no object's fault.
         """
         on_answer = answered or _nobody
-        terms = terms or Terms()
+        budget = budget or BatchBudget()
         results: dict[int, Result] = {}
         while left := [number for number in range(len(jobs)) if number not in results]:
-            if (fault := terms.exhausted) is not None:
+            if (fault := budget.exhausted) is not None:
                 results |= {number: {jobs[number]["steps"][0]["tag"]: {"fault": fault, "cost": 0.0}} for number in left}
                 break
-            run = self._run([jobs[number] for number in left], threads, terms, _renumbered(on_answer, left))
+            run = self._run([jobs[number] for number in left], threads, budget, _renumbered(on_answer, left))
             results |= {left[number]: result for number, result in run.finished.items()}
             if run.trouble is None:
                 continue
             self.close()
             for number, lost in _lost(run, len(left)).items():
-                results[left[number]] = again = self._again(jobs[left[number]], lost, terms)
+                results[left[number]] = again = self._again(jobs[left[number]], lost, budget)
                 for tag in again.keys() - lost.result.keys():
                     on_answer(left[number], tag, again[tag])
         return [results[number] for number in range(len(jobs))]
@@ -123,12 +123,13 @@ class Sandbox:
         """The child's, while there is one."""
         return self._child.pid if self._child else None
 
-    def _again(self, job: Mapping[str, Any], lost: _Lost, terms: Terms) -> Result:
+    def _again(self, job: Mapping[str, Any], lost: _Lost, budget: BatchBudget) -> Result:
         """The rest of an object. A crash gets a second chance, a hang does not; who is slow is waited for elsewhere."""
         result, kept, trouble, crashes, billed = dict(lost.result), lost.kept, lost.trouble, 0, lost.billed
         while left := [step for step in job["steps"] if step["tag"] not in result]:
             if trouble and trouble[0] in _LATE:
-                terms.wear()  # a hang too: hundreds of them, each for as long as a step may take, are hours
+                # A hang too: hundreds of them, each for as long as a step may take, are hours.
+                budget.halve_patience()
             if trouble and trouble[0] == "SLOW":
                 return result | _set_aside(left, trouble, billed)
             if trouble:
@@ -138,7 +139,7 @@ class Sandbox:
                     crashes, billed = 0, 0.0
                     if left.pop(0)["step"] in {WHOLE_OBJECT, VERIFY} or not left:
                         break
-            run = self._run([{**job, "steps": left}], 1, terms, _nobody, since=lost.since)
+            run = self._run([{**job, "steps": left}], 1, budget, _nobody, since=lost.since)
             fresh = run.finished.get(0) or run.partial.get(0, {})
             crashes = 0 if fresh else crashes
             result |= fresh
@@ -153,16 +154,16 @@ class Sandbox:
         self,
         jobs: Sequence[Mapping[str, Any]],
         threads: int,
-        terms: Terms,
+        budget: BatchBudget,
         answered: Answered,
         since: float | None = None,
     ) -> ChildRun:
         """`since` is when a single job was begun for the first time."""
         variables = needed_variables(self._config, jobs)
-        hurried = [{**job, "patience": terms.patience} for job in jobs]
-        batch = {"jobs": hurried, "threads": threads, "variables": variables, "money": terms.money}
+        hurried = [{**job, "patience": budget.patience} for job in jobs]
+        batch = {"jobs": hurried, "threads": threads, "variables": variables, "money": budget.money}
         try:
-            return self._started().run(batch, ChildRun(self._limits, terms, answered, since))
+            return self._started().run(batch, ChildRun(self._limits, budget, answered, since))
         except Unavailable:
             self.close()  # answers to the rest of the batch are still on their way
             raise

@@ -9,10 +9,10 @@ from typing import Any
 
 from headwater.errors import Unavailable
 from headwater.flow.child.process import ChildProcess
+from headwater.flow.derive.batch_budget import BatchBudget, amount
 from headwater.flow.derive.job_clock import LOAD_SECONDS, JobClock, Trouble
 from headwater.flow.derive.messages import checked_message
 from headwater.flow.derive.source import Limits
-from headwater.flow.derive.terms import Terms, amount
 
 # {"ok": result} or {"fault": (reason, detail), "cost": money}; with a `note` where a result is only a part
 Answer = dict[str, Any]
@@ -23,10 +23,10 @@ Answered = Callable[[int, str, Answer], None]  # told of each answer as it comes
 class ChildRun:
     """What came of a batch: whole answers, the answers of objects in hand, and why it stopped, if it did."""
 
-    def __init__(self, limits: Limits, terms: Terms, answered: Answered, since: float | None = None) -> None:
+    def __init__(self, limits: Limits, budget: BatchBudget, answered: Answered, since: float | None = None) -> None:
         """`since` is when the first job was begun, where it is tried again: its time goes on."""
         self.limits = limits
-        self._terms = terms
+        self._budget = budget
         self._answered = answered
         self._since = since
         self._clocks: dict[int, JobClock] = {}
@@ -52,7 +52,7 @@ class ChildRun:
             raise Unavailable(message["unavailable"])
         if "begun" in message:
             begun = now if self._since is None else self._since
-            self._clocks[number] = JobClock(self.limits, self._terms.patience, begun, now)
+            self._clocks[number] = JobClock(self.limits, self._budget.patience, begun, now)
             self.partial[number] = {}
         elif "done" in message:
             self.finished[number] = self.partial.pop(number, {})
@@ -62,7 +62,7 @@ class ChildRun:
             self.kept[number] = (str(message.get("tag")), message["kept"])
         elif "billed" in message:
             self.billed[number] = self.billed.get(number, 0.0) + message["billed"]
-            self._terms.spend(message["billed"])
+            self._budget.spend(message["billed"])
         else:
             if number in self._clocks:
                 self._clocks[number].note(message, now)
@@ -74,7 +74,7 @@ class ChildRun:
         if "fault" in message:
             reason, detail = message["fault"]
             answer: Answer = {"fault": (reason, detail), "cost": cost}
-            self._terms.hear(answer["fault"])
+            self._budget.note_fault(answer["fault"])
         else:
             answer = {"ok": self._priced(message.get("ok"), cost)}
         self.partial.setdefault(number, {})[message["tag"]] = answer
@@ -88,7 +88,7 @@ class ChildRun:
             return result
         if billed:
             return {**result, "cost": billed}
-        self._terms.spend(amount(result["cost"]))
+        self._budget.spend(amount(result["cost"]))
         return result
 
     def skip(self, seconds: float) -> None:

@@ -17,12 +17,12 @@ from headwater import faults
 from headwater.domain.groups import grouped
 from headwater.domain.modality import INLINE
 from headwater.errors import DataFault
+from headwater.flow.derive.batch_budget import amount
 from headwater.flow.derive.chat import message_result
 from headwater.flow.derive.child import VERIFY
 from headwater.flow.derive.outcome import SCHEMA, Row, checked_result, derived_row, quarantined_row
-from headwater.flow.derive.sandbox import Answer, Sandbox, StepJob, Terms, job, sandbox_config
+from headwater.flow.derive.sandbox import Answer, BatchBudget, Sandbox, StepJob, job, sandbox_config
 from headwater.flow.derive.speakers import with_names
-from headwater.flow.derive.terms import amount
 from headwater.flow.derive.work import PlannedStep, Work
 from headwater.flow.spent import purse_of_attempt
 from headwater.storage.memo.memo import Memo, open_memo
@@ -84,7 +84,7 @@ class _PartitionWorker:
         self.work = work
         self._sandbox = Sandbox(sandbox_config(work.settings))
         self.memo: Memo = open_memo(work.settings)
-        self.terms = Terms()
+        self.budget = BatchBudget()
         self._pace = 1
         self._readers = _READERS if is_remote(work.settings.text("raw.uri")) else 1
 
@@ -206,7 +206,7 @@ class _PartitionWorker:
                 free[tag][checksum] = {"row": judged["ok"]}
 
         jobs = [_job(known.row, [_VERIFY, *(step.to_job() for step in steps)]) for known, steps in asked]
-        made = self._sandbox.derive_many(jobs, self.work.threads, answered, self.terms)
+        made = self._sandbox.derive_many(jobs, self.work.threads, answered, self.budget)
         if free:
             faults.point("derive.called")
             for tag, results in free.items():
@@ -279,5 +279,5 @@ def _worker_for(work: Work) -> _PartitionWorker:
         _kept_worker = _PartitionWorker(work)
     elif work.reload not in {"", _kept_worker.work.reload}:
         _kept_worker.start_anew()
-    _kept_worker.work, _kept_worker.terms = work, Terms(work.patience, purse_of_attempt(work.purse))
+    _kept_worker.work, _kept_worker.budget = work, BatchBudget(work.patience, purse_of_attempt(work.purse))
     return _kept_worker

@@ -42,7 +42,7 @@ class Intake(ABC):
     def __init__(self, context: RunContext, record: Record, count: Count) -> None:
         self.context = context
         self._record, self._count = record, count
-        self._continuity = Continuity(context.writer, context.log, context.ledger, context.clock, self._tell_lost)
+        self._continuity = Continuity(context.writer, context.log, context.ledger, context.clock, self._report_losses)
         self._from: Mapping[int, int] = {}  # the offset to begin at, by partition
         self._expire_after = 0.0
 
@@ -93,13 +93,13 @@ class Intake(ABC):
             context.writer, lines, continuity.position, log=context.log, ledger=context.ledger, clock=context.clock
         )
         continuity.position = taken.position
-        self._tell_lost(taken.losses)
+        self._report_losses(taken.losses)
         next_seq: int | None = None
         with suppress(Unavailable):  # what was committed is counted, whether or not the catalog still answers
             next_seq = read_progress(context.settings, EVENTS).next_seq
         self._record(BRONZE.name, Committed(taken.events, taken.quarantined, facts={"next_seq": next_seq}), begun)
 
-    def _tell_lost(self, losses: Sequence[Loss]) -> None:
+    def _report_losses(self, losses: Sequence[Loss]) -> None:
         if losses:
             self._count("lost", sum(loss.events for loss in losses))
             telemetry.note(

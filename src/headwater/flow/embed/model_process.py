@@ -65,7 +65,7 @@ class ModelProcess:
         named = self._settings.text("limits.child_variables")
         self._child = ChildProcess("headwater.flow.embed.child", config, named)
         try:
-            message = self._heard(LOAD_SECONDS)
+            message = self._receive(LOAD_SECONDS)
         except Lost as lost:
             raise Unavailable(f"The model {self._name} cannot be loaded: {lost} Mend it, then try again.") from lost
         if "ready" not in message:
@@ -91,10 +91,10 @@ class ModelProcess:
         begun = time.monotonic()
         self._child.send({"texts": list(texts), "money": money_left()})
         try:
-            message = self._heard(self._seconds)
+            message = self._receive(self._seconds)
         except Lost as lost:
             if lost.reason == "TIMEOUT":
-                self._wear(len(texts))
+                self._shorten(len(texts))
             raise
         if len(texts) == 1:
             self._slowest = max(self._slowest, time.monotonic() - begun)
@@ -115,14 +115,14 @@ class ModelProcess:
             raise self._lost("CRASHED", f"The embedder's process said what nobody understands: {error}.") from error
         return found
 
-    def _wear(self, texts: int) -> None:
+    def _shorten(self, texts: int) -> None:
         if texts > 1:
             self._most = max(1, texts // _CUT)
             return
         least = min(self._seconds_most, max(CALL_SECONDS_MIN, _AS_OTHERS * self._slowest))
         self._seconds = max(least, self._seconds / 2)
 
-    def _heard(self, seconds: float) -> dict[str, Any]:
+    def _receive(self, seconds: float) -> dict[str, Any]:
         """The next answer; what its calls have cost is noted as it is said. Raises Lost, and then there is no child."""
         assert self._child is not None
         deadline = time.monotonic() + seconds

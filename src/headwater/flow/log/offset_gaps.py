@@ -62,7 +62,7 @@ def find_compacted(log: PointerLog, ledger: Ledger, partition: int, offsets: Seq
         return []
     known_until = _compacted_until(log, ledger, partition)
     if known_until <= expected and not _beyond_marks(offsets, gaps, expected):
-        _tell_unknown(log, ledger, partition, gaps)
+        _note_unknown(log, ledger, partition, gaps)
         return []
     hidden = log.uncommitted(partition, gaps[0][0], gaps[-1][1]) - {*offsets}
     gaps = find_gaps(sorted({*offsets, *hidden}), expected)
@@ -70,7 +70,7 @@ def find_compacted(log: PointerLog, ledger: Ledger, partition: int, offsets: Seq
     return [gap for gap in gaps if gap[0] < known_until or gap in surplus]
 
 
-def _tell_unknown(log: PointerLog, ledger: Ledger, partition: int, gaps: Sequence[Gap]) -> None:
+def _note_unknown(log: PointerLog, ledger: Ledger, partition: int, gaps: Sequence[Gap]) -> None:
     """Marks of transactions, most likely; but a compacted topic would look the same."""
     if ledger.fact(_UNKNOWN) == log.identity():
         ledger.set_fact(_UNKNOWN, "")

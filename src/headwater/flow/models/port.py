@@ -27,7 +27,7 @@ Picture = npt.NDArray[np.uint8]
 Vector = npt.NDArray[np.float32]
 
 
-def _manner(default: Any) -> Any:
+def _not_identity(default: Any) -> Any:
     """A field that says how a model is called, not what it answers: no part of the fingerprint."""
     return field(default=default, metadata={"identity": False})
 
@@ -51,9 +51,9 @@ class ModelCard:
     price_unit: PriceUnit = "call"
     price: float = 0.0
     weights_digest: str = ""
-    instant: bool = _manner(False)
-    deadline_seconds: float = _manner(0.0)
-    concurrency: int = _manner(1)
+    instant: bool = _not_identity(False)
+    deadline_seconds: float = _not_identity(0.0)
+    concurrency: int = _not_identity(1)
 
     @property
     def fingerprint(self) -> str:

@@ -81,9 +81,9 @@ class ConditionalPut:
 
     def _refuses_parts(self, client: Any, name: str) -> bool:
         made: Made = []
-        where = self._where(name)
+        address = self._address(name)
         self._create(client, name, made)
-        upload = {**where, "UploadId": client.create_multipart_upload(**where)["UploadId"]}
+        upload = {**address, "UploadId": client.create_multipart_upload(**address)["UploadId"]}
         try:
             tag = client.upload_part(**upload, PartNumber=1, Body=b"headwater")["ETag"]
             parts = {"Parts": [{"PartNumber": 1, "ETag": tag}]}
@@ -95,15 +95,15 @@ class ConditionalPut:
             self._remove(client, name, made)
 
     def _create(self, client: Any, name: str, made: Made) -> bool:
-        return _is_done(lambda: client.put_object(**self._where(name), Body=b"headwater", IfNoneMatch="*"), made)
+        return _is_done(lambda: client.put_object(**self._address(name), Body=b"headwater", IfNoneMatch="*"), made)
 
     def _remove(self, client: Any, name: str, made: Made) -> None:
         """What this made, by version. Who may write and not delete leaves one small object."""
         for version in made:
             with suppress(*_errors()):
-                client.delete_object(**self._where(name), **({"VersionId": version} if version else {}))
+                client.delete_object(**self._address(name), **({"VersionId": version} if version else {}))
 
-    def _where(self, name: str) -> dict[str, Any]:
+    def _address(self, name: str) -> dict[str, Any]:
         return {"Bucket": self._target.bucket, "Key": "/".join(filter(None, (self._target.prefix, name)))}
 
 

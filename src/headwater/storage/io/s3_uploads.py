@@ -54,7 +54,7 @@ def give_up(settings: Settings, uploads: Sequence[Upload]) -> int:
         refused = [error for error in answers if error is not None]
         done += len(answers) - len(refused)
         if refused:
-            _tell_refused(refused[0], len(refused))
+            _warn_of_refusal(refused[0], len(refused))
     return done
 
 
@@ -72,7 +72,7 @@ def _list(target: S3Target, begun_before: datetime) -> Iterator[Upload]:
         except ClientError as error:
             if not _is_refused(error):
                 raise
-            _tell_refused(error)
+            _warn_of_refusal(error)
 
 
 def _abort(client: Any, upload: Upload) -> "ClientError | None":
@@ -93,7 +93,7 @@ def _is_refused(error: "ClientError") -> bool:
     return error.response["ResponseMetadata"].get("HTTPStatusCode") in _REFUSED
 
 
-def _tell_refused(error: "ClientError", uploads: int | None = None) -> None:
+def _warn_of_refusal(error: "ClientError", uploads: int | None = None) -> None:
     """`uploads` is how many of them; None where they could not even be listed."""
     telemetry.note("maintain.skipped", level="warning", table="uploads", uploads=uploads, detail=str(error))
 

@@ -14,28 +14,28 @@ from headwater.storage.ledger.ledger import Ledger
 
 _REACHED_FACT: Final = "claims.upgraded"
 _STEP: Final = 10_000
-_TOLD_EVERY: Final = 1_000_000
+_NOTED_EVERY: Final = 1_000_000
 
 
-def bring_over_claims(ledger: Ledger) -> int:
+def upgrade_claims(ledger: Ledger) -> int:
     """How many; the old table is dropped in the end. Twice is once, and a ledger without that table is left alone."""
     database, count = ledger._database, 0
     if not database.has_table(PLAIN_CLAIMS):
         return 0
     while True:
         with database.transaction() as run:
-            moved = _bring_some(database, run)
+            moved = _hash_batch(database, run)
             if not moved:
                 run(f"drop table {PLAIN_CLAIMS}")
                 run("delete from lake where name = ?", (_REACHED_FACT,))
                 return count
         faults.point("upgrade.claims")
         count += moved
-        if count % _TOLD_EVERY == 0:
+        if count % _NOTED_EVERY == 0:
             telemetry.note("upgrade.claims", claims=count)
 
 
-def _bring_some(database: Database, run: Execute) -> int:
+def _hash_batch(database: Database, run: Execute) -> int:
     reached = run("select value from lake where name = ?", (_REACHED_FACT,))
     # A kind is one word; a key may hold whatever it likes.
     after = reached[0][0].split("\n", 1) if reached else ["", ""]

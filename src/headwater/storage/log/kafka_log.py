@@ -54,7 +54,7 @@ class KafkaLog:
 
     def __init__(self, uri: str, settings: Settings) -> None:
         self._place = KafkaPlace.parse(uri)
-        self._conf: dict[str, Any] = {**client_conf(self._place, settings), "error_cb": self._hear}
+        self._conf: dict[str, Any] = {**client_conf(self._place, settings), "error_cb": self._note_refusal}
         self._refusal: KafkaError | None = None
         self._partitions = settings.whole("log.partitions")
         self._retention_hours = settings.whole("log.retention_hours")
@@ -101,8 +101,8 @@ class KafkaLog:
         policy = self._topic_setting("cleanup.policy")
         if "compact" in policy:
             raise InvalidRequest(
-                f"{self._where} has cleanup.policy={policy}: it drops the events of a customer as newer ones come, "
-                "read or not. Set it to delete (kafka-configs --alter --entity-type topics --entity-name "
+                f"{self._topic_name} has cleanup.policy={policy}: it drops the events of a customer as newer ones come,"
+                " read or not. Set it to delete (kafka-configs --alter --entity-type topics --entity-name "
                 f"{self._place.topic} --add-config cleanup.policy=delete), then try again."
             )
         self._checked = True
@@ -226,22 +226,22 @@ class KafkaLog:
         except TimeoutError as error:
             raise Unavailable(f"Kafka at {self._place.servers} did not answer. Try again.") from error
 
-    def _hear(self, error: KafkaError) -> None:
+    def _note_refusal(self, error: KafkaError) -> None:
         """The client goes on knocking at a closed door until its time is up; why it is closed is told only here."""
         if error.code() == KafkaError._AUTHENTICATION or "certificate" in error.str():
             self._refusal = error
 
     @property
-    def _where(self) -> str:
+    def _topic_name(self) -> str:
         return f"Kafka at {self._place.servers}, topic {self._place.topic}"
 
     def _translation(self, error: KafkaError) -> HeadwaterError:
-        where = self._where
+        topic = self._topic_name
         if error.code() in _TOO_LARGE:
-            return InvalidRequest(f"{where}: an event is too large for the topic. Send a text that long as a PDF.")
+            return InvalidRequest(f"{topic}: an event is too large for the topic. Send a text that long as a PDF.")
         if error is self._refusal or error.code() in _REFUSED or error.code() == KafkaError._INVALID_ARG:
-            return InvalidRequest(f"{where} refused us: {error.str()}. Check [kafka.conf] in headwater.toml.")
-        return Unavailable(f"{where} failed: {error.str()}. Check that it runs, then try again.")
+            return InvalidRequest(f"{topic} refused us: {error.str()}. Check [kafka.conf] in headwater.toml.")
+        return Unavailable(f"{topic} failed: {error.str()}. Check that it runs, then try again.")
 
 
 _PRODUCER: Final = {

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.storage.io.local_path import local_path
 from headwater.storage.query.reader import is_local
-from headwater.storage.tables.row_filter import Where, condition_of, expression_of, quoted_list
+from headwater.storage.tables.row_filter import RowFilter, condition_of, expression_of, quoted_list
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
 
-def refs_with_rows(table: "Table", name: str, where: Where) -> list[dict[str, Any]]:
+def refs_with_rows(table: "Table", name: str, where: RowFilter) -> list[dict[str, Any]]:
     """Tags and branches first, then every snapshot: `{"table", "ref", "type", "snapshot_id"}`."""
     held = snapshots_with_rows(table, where)
     refs = [
@@ -34,7 +34,7 @@ def refs_with_rows(table: "Table", name: str, where: Where) -> list[dict[str, An
     return refs + snapshots
 
 
-def snapshots_with_rows(table: "Table", where: Where) -> set[int]:
+def snapshots_with_rows(table: "Table", where: RowFilter) -> set[int]:
     walk = _Walk(table, where)
     for ref in table.metadata.refs.values():
         walk.settle(ref.snapshot_id)
@@ -47,7 +47,7 @@ def snapshots_with_rows(table: "Table", where: Where) -> set[int]:
 
 
 class _Walk:
-    def __init__(self, table: "Table", where: Where) -> None:
+    def __init__(self, table: "Table", where: RowFilter) -> None:
         self._table = table
         self._where = where
         self._confirmed: dict[str, bool] = {}
@@ -104,7 +104,7 @@ def _removed_files(snapshot: "Snapshot") -> bool:
     return summary is None or int(summary.get("deleted-data-files") or 0) > 0
 
 
-def _files_with_rows(locations: Sequence[str], where: Where) -> set[str]:
+def _files_with_rows(locations: Sequence[str], where: RowFilter) -> set[str]:
     if not locations:
         return set()
     import duckdb

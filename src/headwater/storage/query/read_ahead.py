@@ -60,7 +60,7 @@ class ReadAhead:
         end = min(offset + count, self._size)
         pieces = []
         while offset < end:
-            block = self._held_block(offset) or self._bring(offset, end - offset)
+            block = self._held_block(offset) or self._read_block(offset, end - offset)
             piece = block.data[offset - block.start : end - block.start]
             if not piece:
                 raise OSError(f"a data file ends at {offset} instead of {self._size}")
@@ -78,7 +78,7 @@ class ReadAhead:
                 self._blocks.move_to_end(found.start)
             return found
 
-    def _bring(self, offset: int, count: int) -> _Block:
+    def _read_block(self, offset: int, count: int) -> _Block:
         tail = max(0, self._size - (self._size if self._size <= WHOLE_BYTES else TAIL_BYTES))
         if offset >= tail:
             self._tail = _Block(tail, self._fetch(tail, self._size - tail), 0)

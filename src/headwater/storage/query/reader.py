@@ -22,7 +22,7 @@ from headwater.storage.query.statement import ALL_MODELS, parse
 from headwater.storage.query.table_source import CannotRead, read_by_pyiceberg, source_of
 from headwater.storage.tables import catalog as catalogs
 from headwater.storage.tables.expired_scan import plan_again
-from headwater.storage.tables.row_filter import Where, condition_of, expression_of, names
+from headwater.storage.tables.row_filter import RowFilter, condition_of, expression_of, names
 from headwater.storage.tables.time_travel import TablesAt
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def scan(
     catalog: catalogs.Tables,
     name: str,
     columns: Sequence[str] | None = None,
-    where: Where | None = None,
+    where: RowFilter | None = None,
     limit: int | None = None,
 ) -> pa.Table:
     """Rows whose columns equal a value, are in a collection or lie `Between`; files are pruned by the same rule.
@@ -48,7 +48,7 @@ def scan(
 
 
 def _scan_planned(
-    catalog: catalogs.Tables, name: str, columns: Sequence[str] | None, where: Where, limit: int | None
+    catalog: catalogs.Tables, name: str, columns: Sequence[str] | None, where: RowFilter, limit: int | None
 ) -> pa.Table:
     table = catalogs.load(catalog, name)
     chosen, there = tuple(columns) if columns is not None else _columns(table), _columns(table)
@@ -72,7 +72,7 @@ def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.cast(schema)
 
 
-def plan(table: "IcebergTable", where: Where) -> "list[FileScanTask]":
+def plan(table: "IcebergTable", where: RowFilter) -> "list[FileScanTask]":
     """The data files that may hold such rows, from manifests alone."""
     return list(table.scan(row_filter=expression_of(where)).plan_files())
 
@@ -193,7 +193,7 @@ def _seen(table: tables.Table, columns: Collection[str], hidden: Collection[str]
 
 
 def _scan(
-    table: "IcebergTable", tasks: "list[FileScanTask]", columns: Sequence[str], where: Where, limit: int | None
+    table: "IcebergTable", tasks: "list[FileScanTask]", columns: Sequence[str], where: RowFilter, limit: int | None
 ) -> pa.Table:
     with suppress(CannotRead):
         return _scan_files(table, tasks, columns, where, limit)
@@ -202,7 +202,7 @@ def _scan(
 
 
 def _scan_files(
-    table: "IcebergTable", tasks: "list[FileScanTask]", columns: Sequence[str], where: Where, limit: int | None
+    table: "IcebergTable", tasks: "list[FileScanTask]", columns: Sequence[str], where: RowFilter, limit: int | None
 ) -> pa.Table:
     bound = f" LIMIT {limit:d}" if limit is not None else ""
     with open_engine() as engine:

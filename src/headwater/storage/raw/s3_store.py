@@ -139,7 +139,7 @@ class S3RawStore:
         """The body of the version; None where the store has no such version, or does not know what one is."""
         span = f"bytes={pointer.offset}-{pointer.offset + pointer.size - 1}"
         try:
-            found = self._client.get_object(**self._where(pointer.path), VersionId=pointer.version_id, Range=span)
+            found = self._client.get_object(**self._address(pointer.path), VersionId=pointer.version_id, Range=span)
         except ClientError as error:
             if status_of(error) in {400, 404, 405, 416} and code_of(error) not in KEY_TROUBLE:
                 return None
@@ -166,14 +166,14 @@ class S3RawStore:
                 yield from (_stat_of(found) for found in page if not str(found["path"]).startswith(PROBE))
 
     def delete(self, key: str) -> None:
-        where = self._where(checked_key(key))
+        address = self._address(checked_key(key))
         with _translated(key):
-            for version in list(self._versions(where)):
+            for version in list(self._versions(address)):
                 try:
-                    self._client.delete_object(**where, VersionId=version)
+                    self._client.delete_object(**address, VersionId=version)
                 except ClientError as error:
                     if "object lock" in str(error):
-                        raise Conflict(self._locked(key, {**where, "VersionId": version})) from error
+                        raise Conflict(self._locked(key, {**address, "VersionId": version})) from error
                     raise
 
     def is_answering(self) -> bool:
@@ -205,15 +205,15 @@ class S3RawStore:
     def _place(self) -> str:
         return self._target.uri
 
-    def _where(self, key: str) -> dict[str, str]:
+    def _address(self, key: str) -> dict[str, str]:
         return {"Bucket": self._target.bucket, "Key": "/".join(filter(None, (self._target.prefix, key)))}
 
-    def _versions(self, where: dict[str, str]) -> Iterator[str]:
+    def _versions(self, address: dict[str, str]) -> Iterator[str]:
         """Delete markers too; a bucket that keeps no versions tells of one, called null."""
         pages = self._client.get_paginator("list_object_versions")
-        for page in pages.paginate(Bucket=where["Bucket"], Prefix=where["Key"]):
+        for page in pages.paginate(Bucket=address["Bucket"], Prefix=address["Key"]):
             for found in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                if found["Key"] == where["Key"]:
+                if found["Key"] == address["Key"]:
                     yield found["VersionId"]
 
     def _locked(self, key: str, which: dict[str, str]) -> str:
@@ -246,7 +246,7 @@ class S3RawStore:
         honoured = self._conditional.is_honoured()
         sent = sent_whole if honoured and not self._conditional.is_honoured_in_parts() else sent_in_parts
         condition = {"IfNoneMatch": "*"} if honoured else {}
-        with sent(self._client, self._where(key), content_type, parts, condition) as (offered, finish):
+        with sent(self._client, self._address(key), content_type, parts, condition) as (offered, finish):
             try:
                 done = finish()
             except (ClientError, BotoCoreError) as error:

@@ -18,16 +18,16 @@ from headwater.errors import InvalidRequest
 
 WHOLE_BYTES_MAX: Final = 5 << 30  # S3's own limit for one request
 Offered = tuple[str, int]  # SHA-256 and size
-Where = dict[str, str]  # bucket and key
+Address = dict[str, str]  # bucket and key
 Finish = Callable[[], Any]
 
 
 @contextmanager
 def sent_in_parts(
-    client: Any, where: Where, content_type: str, parts: Iterator[bytes], condition: dict[str, str]
+    client: Any, address: Address, content_type: str, parts: Iterator[bytes], condition: dict[str, str]
 ) -> Iterator[tuple[Offered, Finish]]:
     """What was offered, and the request that makes an object of it; without that nothing is left."""
-    upload = {**where, "UploadId": client.create_multipart_upload(**where, ContentType=content_type)["UploadId"]}
+    upload = {**address, "UploadId": client.create_multipart_upload(**address, ContentType=content_type)["UploadId"]}
     finished = False
 
     def finish() -> Any:
@@ -45,7 +45,7 @@ def sent_in_parts(
                 client.abort_multipart_upload(**upload)
 
 
-def _send(client: Any, upload: Where, parts: Iterator[bytes]) -> tuple[list[dict[str, Any]], Offered]:
+def _send(client: Any, upload: Address, parts: Iterator[bytes]) -> tuple[list[dict[str, Any]], Offered]:
     hashed, size = hashlib.sha256(), 0
     sent: list[dict[str, Any]] = []
     for number, part in enumerate(parts, start=1):
@@ -60,7 +60,7 @@ def _send(client: Any, upload: Where, parts: Iterator[bytes]) -> tuple[list[dict
 
 @contextmanager
 def sent_whole(
-    client: Any, where: Where, content_type: str, parts: Iterator[bytes], condition: dict[str, str]
+    client: Any, address: Address, content_type: str, parts: Iterator[bytes], condition: dict[str, str]
 ) -> Iterator[tuple[Offered, Finish]]:
     """The same in one request, whose length and checksum must be known before: it waits on disk until they are."""
     hashed, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
@@ -71,12 +71,12 @@ def sent_whole(
             size += file.write(part)
         if size > WHOLE_BYTES_MAX:
             raise InvalidRequest(
-                f"{where['Key']} has {size} bytes. This server honours If-None-Match for whole objects only, and those"
-                f" have at most {WHOLE_BYTES_MAX}. Use a server that honours it for uploads in parts too."
+                f"{address['Key']} has {size} bytes. This server honours If-None-Match for whole objects only, and"
+                f" those have at most {WHOLE_BYTES_MAX}. Use a server that honours it for uploads in parts too."
             )
         file.seek(0)
         checked = {"ContentType": content_type, "ContentMD5": _base64(md5), **condition}
-        yield (hashed.hexdigest(), size), lambda: client.put_object(**where, Body=file, **checked)
+        yield (hashed.hexdigest(), size), lambda: client.put_object(**address, Body=file, **checked)
 
 
 def in_parts(first: bytes, stream: BinaryIO, size: int) -> Iterator[bytes]:

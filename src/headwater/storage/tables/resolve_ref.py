@@ -16,8 +16,8 @@ from headwater.errors import NotFound
 from headwater.storage.tables.metadata import MAIN, Metadata, current_snapshot_id, find_snapshot
 from headwater.storage.tables.snapshots import to_moment
 
-_NAMES_TOLD: Final = 20
-_TABLES_TOLD: Final = 3
+_NAMES_SHOWN: Final = 20
+_TABLES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _read(metadata: Metadata, snapshot_id: int, table: str) -> SnapshotRead:
 def _named(metadata: Metadata, name: str, table: str) -> int:
     refs = _refs(metadata)
     if name not in refs:
-        known = ", ".join(sorted(refs)[:_NAMES_TOLD]) + (", …" if len(refs) > _NAMES_TOLD else "")
+        known = ", ".join(sorted(refs)[:_NAMES_SHOWN]) + (", …" if len(refs) > _NAMES_SHOWN else "")
         raise NotFound(f"{table} has no tag or branch {name}. It has: {known or 'none'}.")
     return int(refs[name]["snapshot-id"])
 
@@ -136,9 +136,9 @@ def _of_some_alone(ref: Ref, known: list[SnapshotRead], unknown: list[str]) -> N
 
 
 def _few(names: list[str]) -> str:
-    if len(names) <= _TABLES_TOLD:
+    if len(names) <= _TABLES_SHOWN:
         return ", ".join(names)
-    return f"{', '.join(names[:_TABLES_TOLD])} and {len(names) - _TABLES_TOLD} others"
+    return f"{', '.join(names[:_TABLES_SHOWN])} and {len(names) - _TABLES_SHOWN} others"
 
 
 def _began_later(ref: Ref, table: str, metadata: Metadata) -> NotFound:

@@ -18,10 +18,10 @@ class Between:
 
 
 Match = str | int | datetime | Between | Collection[str] | Collection[int]
-Where = Mapping[str, Match]
+RowFilter = Mapping[str, Match]
 
 
-def expression_of(where: Where) -> "BooleanExpression":
+def expression_of(where: RowFilter) -> "BooleanExpression":
     from pyiceberg import expressions
 
     # PyIceberg's models take positional arguments that their types do not show.
@@ -44,7 +44,7 @@ def _iso(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def condition_of(where: Where) -> str:
+def condition_of(where: RowFilter) -> str:
     """Values as literals: DuckDB loads pandas to look at the first parameter it is given."""
     parts: list[str] = []
     for name, match in where.items():

@@ -257,10 +257,10 @@ class Maintain(Task[MaintenancePlan]):
 
 
 def maintain(parts: Parts, report: Callable[[str], None]) -> list[TableDone]:
-    def tell(step: Step, _: Result) -> None:
+    def report_step(step: Step, _: Result) -> None:
         report(f"{step.about}: {step.action} done")
 
-    return summarise(apply(Maintain(parts), parts, report=report, stepped=tell))
+    return summarise(apply(Maintain(parts), parts, report=report, stepped=report_step))
 
 
 def summarise(applied: Applied[MaintenancePlan]) -> list[TableDone]:

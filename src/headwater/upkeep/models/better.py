@@ -29,8 +29,8 @@ class Better:
     quote: Quote
 
     def to_dict(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("step", "name", "instead_of", "replay")}
-        return {**told, "quote": self.quote.to_dict()}
+        fields = {name: getattr(self, name) for name in ("step", "name", "instead_of", "replay")}
+        return {**fields, "quote": self.quote.to_dict()}
 
 
 def better_models(parts: Parts) -> list[Better]:

@@ -1,4 +1,4 @@
-"""Terms: on what terms a batch is worked on. How long it waits for one object, and what it may spend."""
+"""Batch budget: how long a batch waits for one of its objects, and what it may spend."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,13 +14,13 @@ Fault = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Terms:
+class BatchBudget:
     """None is no bound but the limits. `money` is what is left of it."""
 
     patience: float | None = None
     money: float | None = None
 
-    def wear(self) -> None:
+    def halve_patience(self) -> None:
         """Half the patience after each that was set aside or hung: a hundred slow ones must not add up."""
         if self.patience is not None:
             self.patience = max(min(self.patience, PATIENCE_SECONDS_MIN), self.patience / 2)
@@ -29,7 +29,7 @@ class Terms:
         if self.money is not None:
             self.money -= cost
 
-    def hear(self, fault: Fault) -> None:
+    def note_fault(self, fault: Fault) -> None:
         """What one could not pay, the next one in the batch does not try to: what is done must be without gaps."""
         if self.money is not None and fault[0] == OVER_BUDGET:
             self.money = 0.0
