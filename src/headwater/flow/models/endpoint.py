@@ -40,7 +40,6 @@ REMEDIES: Final = {
     403: "Give its key the right to use this model",
     404: "Check url and model in its section",
 }
-Build = Callable[[], Mapping[str, Any]]
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -112,10 +112,6 @@ class FileBuilder:
         if day:
             self._free[day] += 1
 
-    @property
-    def last_head(self) -> int:
-        return head_of(self._keys[-1])
-
     def finish(self, place: str, generation: int, run: str, part: int) -> tuple[AnswerFile, bytes]:
         heads, ends = heads_of(self._keys), np.array(self._ends, dtype="<u8")
         summary = json.dumps({"free": {str(day): count for day, count in sorted(self._free.items())}}).encode()
