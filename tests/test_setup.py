@@ -55,6 +55,20 @@ def test_a_second_set_up_is_silent_quick_and_needs_no_network() -> None:
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.skipif(not (ROOT / ".venv" / ".compiled").exists(), reason="this clone was not set up by make")
+def test_no_package_is_compiled_when_a_command_starts_even_where_python_may_keep_nothing() -> None:
+    code = (
+        "import sys; compiled = []; "
+        "sys.addaudithook(lambda event, about: compiled.append(str(about[1])) if event == 'compile' else None); "
+        "import click, rich.console, numpy, pyarrow.dataset, pydantic, lancedb; "
+        "print(sum(name.endswith('.py') for name in compiled))"
+    )
+    there = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    there.pop("PYTHONPYCACHEPREFIX", None)
+    line = [ROOT / ".venv" / "bin" / "python", "-c", code]
+    assert subprocess.run(line, env=there, capture_output=True, text=True, check=True).stdout == "0\n"
+
+
 def test_no_network_is_one_sentence(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "pyproject.toml").write_text("")

@@ -33,6 +33,7 @@ from headwater.storage.index.lance_entries import (
 )
 from headwater.storage.index.lance_filter import any_of, condition, quoted
 from headwater.storage.index.lance_optimize import organise
+from headwater.storage.index.lancedb_import import import_lancedb
 from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Vector
 from headwater.storage.io.conditional_put import require_conditional_put
 from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
@@ -100,8 +101,7 @@ class LanceIndex:
 
     def _is_gone(self, fingerprint: str) -> bool:
         """Whether a table that this one has open was wiped by another process; then it is opened no longer."""
-        folders = {name.rstrip("/").rpartition("/")[2] for name in self._listed()["common_prefixes"]}
-        if any(name.startswith(_PREFIX + fingerprint) for name in folders):
+        if _PREFIX + fingerprint in self._table_names():
             return False
         self._tables.pop(fingerprint, None)  # a search beside this one may have found out first
         return True
@@ -162,7 +162,7 @@ class LanceIndex:
             organise(table)
         except Exception:
             # Wiped, or retired, by the run beside us: then there is nothing to organise.
-            if table.name in self._database.list_tables().tables:
+            if table.name in self._table_names():
                 raise
 
     @cached_property
@@ -172,16 +172,16 @@ class LanceIndex:
         # Who is forked off here becomes another program at once: Java, or a child that decodes.
         warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
         share_arenas()  # before LanceDB starts its threads
-        import lancedb
-
+        lancedb = import_lancedb()
         if self._target is not None:  # LanceDB asks for twenty seconds before it says that nobody is there
             self._listed()
         # Another process writes while this one answers: look for a newer version at every read.
         options = self._target.lance() if self._target else None
         session = lancedb.Session(self._cache_bytes, _METADATA_CACHE_BYTES)
-        return lancedb.connect(
+        database: DBConnection = lancedb.connect(
             self._uri, read_consistency_interval=timedelta(0), storage_options=options, session=session
         )
+        return database
 
     @cached_property
     def _store(self) -> "ObjectStore":
@@ -197,7 +197,7 @@ class LanceIndex:
 
         with self._translated():
             listed = self._listed()
-            if not any(name.rpartition("/")[2].startswith(_PREFIX) for name in listed["common_prefixes"]):
+            if not _names_in(listed):
                 self._tables.clear()  # somebody wiped it under us
                 return {}
             if not any(str(item["path"]).endswith(_NOTE) for item in listed["objects"]):
@@ -213,12 +213,16 @@ class LanceIndex:
         return obstore.list_with_delimiter(self._store)
 
     def _all_tables(self) -> "list[Table]":
-        names = [name for name in self._database.list_tables().tables if name.startswith(_PREFIX)]
-        return [table for name in names if (table := self._table(name.removeprefix(_PREFIX))) is not None]
+        prints = [name.removeprefix(_PREFIX) for name in self._table_names()]
+        return [table for fingerprint in prints if (table := self._table(fingerprint)) is not None]
+
+    def _table_names(self) -> list[str]:
+        """As the folders say it: LanceDB's own list comes by a client that takes longer to load than a search."""
+        return _names_in(self._listed())
 
     def _table(self, fingerprint: str) -> "Table | None":
         if fingerprint not in self._tables:
-            if _PREFIX + fingerprint not in self._database.list_tables().tables:
+            if _PREFIX + fingerprint not in self._table_names():
                 return None
             self._tables[fingerprint] = self._database.open_table(_PREFIX + fingerprint)
         return self._tables[fingerprint]
@@ -278,6 +282,11 @@ def is_outage(error: Exception) -> bool:
     # To LanceDB a store that does not answer while it connects is an "invalid input".
     lost = isinstance(error, ValueError) and any(words in str(error) for words in _LOST)
     return lost or isinstance(error, RuntimeError | OSError | BaseError)
+
+
+def _names_in(listed: "ListResult[Sequence[ObjectMeta]]") -> list[str]:
+    folders = (path.rstrip("/").rpartition("/")[2] for path in listed["common_prefixes"])
+    return [name for folder in folders if (name := folder.removesuffix(".lance")).startswith(_PREFIX)]
 
 
 def _first_line(error: Exception) -> str:
