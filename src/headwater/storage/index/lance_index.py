@@ -7,11 +7,8 @@ whole, and past `ANN_ROWS` the tail that the approximate index does not cover ye
 
 import json
 import math
-import os
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +17,8 @@ import pyarrow.compute as pc
 
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
-from headwater.storage.index.allocator import share_arenas
 from headwater.storage.index.lance_conflict import again_after_conflict, unless_conflict
+from headwater.storage.index.lance_connection import connect_lance
 from headwater.storage.index.lance_entries import (
     AS_JSON,
     SHOWN,
@@ -33,7 +30,6 @@ from headwater.storage.index.lance_entries import (
 )
 from headwater.storage.index.lance_filter import any_of, condition, quoted
 from headwater.storage.index.lance_optimize import organise
-from headwater.storage.index.lancedb_import import import_lancedb
 from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Vector
 from headwater.storage.io.conditional_put import require_conditional_put
 from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
@@ -48,9 +44,6 @@ if TYPE_CHECKING:
 # 200,000 lexical vectors 0.987 of the ten nearest, against 0.980 for 300 (see benchmarks/search.py).
 PROBES: Final = 16
 REFINED: Final = 400
-
-# What LanceDB knows of every version of a stream is never asked for again.
-_METADATA_CACHE_BYTES: Final = 16 << 20
 
 # What LanceDB and the object store under it write into a ValueError that is none.
 _LOST: Final = ("Failed to connect", "Generic {", "IO {", "RetryError")
@@ -167,21 +160,9 @@ class LanceIndex:
 
     @cached_property
     def _database(self) -> "DBConnection":
-        # Its warnings about clusters are for its developers.
-        os.environ.setdefault("LANCEDB_LOG", "error")
-        # Who is forked off here becomes another program at once: Java, or a child that decodes.
-        warnings.filterwarnings("ignore", message="lancedb fork support", category=RuntimeWarning)
-        share_arenas()  # before LanceDB starts its threads
-        lancedb = import_lancedb()
         if self._target is not None:  # LanceDB asks for twenty seconds before it says that nobody is there
             self._listed()
-        # Another process writes while this one answers: look for a newer version at every read.
-        options = self._target.lance() if self._target else None
-        session = lancedb.Session(self._cache_bytes, _METADATA_CACHE_BYTES)
-        database: DBConnection = lancedb.connect(
-            self._uri, read_consistency_interval=timedelta(0), storage_options=options, session=session
-        )
-        return database
+        return connect_lance(self._uri, self._target.lance() if self._target else None, self._cache_bytes)
 
     @cached_property
     def _store(self) -> "ObjectStore":
