@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.errors import Unavailable
 from headwater.settings import Settings
 from headwater.storage.io.local_path import local_path
 from headwater.storage.io.s3 import S3Target, is_s3
+from headwater.storage.io.whole_file import removed_where_it_fails
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -48,7 +50,7 @@ class WarehouseFiles:
                 return
             path = local_path(location)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
+            with removed_where_it_fails(Path(path)), open(path, "wb") as file:
                 file.write(data)
         self.sync([location])
 

@@ -13,8 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound
-from headwater.storage.io.whole_file import sync_directory
+from headwater.errors import Conflict, DataFault, InvalidRequest, NotFound, Unavailable
+from headwater.storage.io.whole_file import removed_where_it_fails, sync_directory
 from headwater.storage.tables.state import TableState
 
 VERSION: Final = 2
@@ -34,18 +34,26 @@ def check_new(file: Path) -> None:
 def write_backup(file: Path, head: dict[str, Any], lines: Iterable[Line]) -> int:
     """How many lines; Conflict where the file is there already."""
     check_new(file)
+    try:
+        return _write(file, head, lines)
+    except OSError as error:
+        raise Unavailable(f"{file} cannot be written: {error.strerror}. Make room, then try again.") from error
+
+
+def _write(file: Path, head: dict[str, Any], lines: Iterable[Line]) -> int:
     temporary = file.with_name(f".{file.name}.tmp")
     hashed, count = hashlib.sha256(), 0
-    # The ledger's journal is nobody else's business.
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
-        for line in _lines(head, lines):
-            writing.write(line)
-            hashed.update(line)
-            count += 1
-        writing.write(_encoded({"lines": count, "sha256": hashed.hexdigest()}))
-        writing.flush()
-        os.fsync(writing.fileno())
-    temporary.rename(file)
+    with removed_where_it_fails(temporary):
+        # The ledger's journal is nobody else's business.
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
+            for line in _lines(head, lines):
+                writing.write(line)
+                hashed.update(line)
+                count += 1
+            writing.write(_encoded({"lines": count, "sha256": hashed.hexdigest()}))
+            writing.flush()
+            os.fsync(writing.fileno())
+        temporary.rename(file)
     sync_directory(file.absolute().parent)
     return count - 1
 
