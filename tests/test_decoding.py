@@ -1,7 +1,6 @@
 """Bad input gets its reason, what is merely unusual is derived, and neither takes much time or memory."""
 
 import hashlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from headwater.domain.modality import classify
 from headwater.domain.words import character_accuracy
 from headwater.flow.derive.sandbox import Sandbox
 
+CPU_SECONDS_MAX = 2
 RSS_MB_MAX = 512
 
 
@@ -45,7 +45,8 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lake"))
+    # What is right, not how fast it is: a machine that is busy with others may take minutes for a picture.
+    lab = Lab(tmp_path_factory.mktemp("lake"), **{"limits.step_seconds": 500.0})
     yield lab
     lab.sandbox.close()
 
@@ -62,17 +63,23 @@ def header_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab.sandbox.close()
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 @pytest.mark.parametrize("name", [name for name in media.BROKEN if not name.startswith("a truncated ")])
 def test_bad_input_gets_its_reason_within_time_and_memory(header_lab: Lab, name: str) -> None:
     (file, make), reason = media.BROKEN[name]
     data = make()
     header_lab.derive("a.pdf", b"")  # the child is up: what is measured is the file
-    started = time.monotonic()
+    child = psutil.Process(header_lab.sandbox.pid)
+    before = cpu_seconds(child)
     results = header_lab.derive(file, data)
     assert faults(results) == [reason], results
-    assert time.monotonic() - started < 2
-    assert header_lab.sandbox.pid is not None
-    assert psutil.Process(header_lab.sandbox.pid).memory_info().rss < RSS_MB_MAX << 20
+    assert header_lab.sandbox.pid == child.pid, "it did not end its child"
+    assert cpu_seconds(child) - before < CPU_SECONDS_MAX  # and who waits is another reason: TIMEOUT
+    assert child.memory_info().rss < RSS_MB_MAX << 20
 
 
 @pytest.mark.parametrize("name", [name for name in media.BROKEN if name.startswith("a truncated ")])
