@@ -1,4 +1,4 @@
-"""A disk that is full: what does not fit is refused by a sentence and leaves nothing, and all goes on once there is room.
+"""A full disk: what does not fit is refused by a sentence and leaves nothing, and all goes on once there is room.
 
 The raw store and the log have theirs beside their other tests.
 """
