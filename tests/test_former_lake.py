@@ -15,6 +15,7 @@ from headwater.domain.tables import EMBEDDINGS, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.settings import load
 from headwater.storage.tables.read_progress import read_progress
+from headwater.upkeep.format import FORMAT as TODAY
 
 TEXTS = {HEARD, READ, CHAT}
 NOW = {"transcribe": "moonshine", "caption": "pp-ocr", "embed": "static"}
@@ -39,7 +40,7 @@ def test_a_run_refuses_the_lake_as_it_was_and_names_the_way(former: Path, capsys
     for command in (["run", "--once"], ["search", "refund"], ["replay", "transcribe", "--model", "moonshine"]):
         assert main(["--lake", str(former), *command]) == Conflict.exit_code
         told = capsys.readouterr().err
-        assert f"This lake has format {FORMAT} and must be upgraded to {FORMAT + 1} first: headwater upgrade" in told
+        assert f"This lake has format {FORMAT} and must be upgraded to {TODAY} first: headwater upgrade" in told
 
 
 def test_who_reads_goes_on_reading_while_it_is_upgraded(former: Path) -> None:

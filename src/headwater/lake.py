@@ -129,11 +129,14 @@ class Lake(FormerNames):
         about: dict[str, Any] = {"event_id": id, "id_prefix": id_prefix, "at": at, "clock": self._parts.clock}
         return land_lines(self._parts.log_to_write, lines, customer, **about)
 
-    def get(self, id: str) -> Iterator[bytes]:
-        """The raw bytes behind an id or a path, in pieces, verified against their checksum."""
+    def get(self, id: str, *, customer: str | None = None) -> Iterator[bytes]:
+        """The raw bytes behind an id or a path, in pieces, verified against their checksum.
+
+        `customer` says whose is meant, where several have an event of that id.
+        """
         from headwater.upkeep.lineage import fetch_object
 
-        return fetch_object(self._parts.reader, self._parts.raw_store, id)
+        return fetch_object(self._parts.reader, self._parts.raw_store, id, customer)
 
     def search(
         self,
@@ -227,12 +230,13 @@ class Lake(FormerNames):
         parts = self._parts
         return status(parts.reader, parts.log, parts.index, parts.ledger)
 
-    def trace(self, id: str, *, as_of: AsOf | None = None) -> dict[str, Any]:
-        """`as_of` a time or a tag of all tables: what the tables told of it then."""
+    def trace(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
+        """`as_of` a time or a tag of all tables: what the tables told of it then. `customer` says whose is meant, where
+        several have an event of that id."""
         from headwater.upkeep.lineage import trace
 
         parts = self._parts
-        return trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of)).to_dict()
+        return trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
 
     def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.

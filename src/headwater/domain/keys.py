@@ -37,6 +37,11 @@ def raw_key(modality: Modality, customer: str, occurred_at: datetime, name: str)
     return f"{modality.prefix}/{encode_part(customer, 'customer')}/{day}/{encode_part(name, 'name')}"
 
 
+def event_key(event_id: str, customer: str) -> str:
+    """What makes an event: an id belongs to its customer. No name holds the zero between them."""
+    return f"{event_id}\0{customer}"
+
+
 def chat_key(customer: str, event_id: str) -> str:
     """A chat message has no bytes of its own, but it is an object with a name like any other."""
     return f"chat/{encode_part(customer, 'customer')}/{encode_part(event_id, 'id')}"

@@ -105,10 +105,10 @@ EVENTS: Final = Table(
             _field("bronze_at", TIMESTAMP, required=True),
         ]
     ),
-    key=("event_id",),
+    key=("customer", "event_id"),
     day="occurred_at",
     order=("customer", "event_id"),
-    purpose="the first event of each id, as sent",
+    purpose="the first event of each id of a customer, as sent",
 )
 
 METADATA: Final = Table(
@@ -191,7 +191,7 @@ QUARANTINE: Final = Table(
             _field("payload", pa.string()),
         ]
     ),
-    key=("event_id", "step"),
+    key=("customer", "event_id", "step"),
     day="quarantined_at",
     order=("reason", "customer"),
     purpose="what could not be processed, why, and how to retry",

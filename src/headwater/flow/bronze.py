@@ -2,7 +2,7 @@
 
 Reads   the pointer log, as the intake brings its lines
 Writes  bronze.events, silver.quarantine
-Key     event_id; the same event a thousand times is one row and 999 counted duplicates.
+Key     customer and event_id; the same event a thousand times is one row and 999 counted duplicates.
 The driver, which must know every key to judge it, reads the lines and carries the rows to the table. Where Spark
 streams them, a batch with a long chat text is read, held and written in Spark's tasks, and only its keys travel.
 Invariant: what was read of the log is committed with the rows, so a crash repeats nothing; a batch is committed only

@@ -50,7 +50,7 @@ BRONZE: Final = Stage(
     "bronze",
     (LOG,),
     (EVENTS.name, QUARANTINE.name),
-    "event id",
+    "customer × event id",
     1,
     "one trusted row per event",
     runner="headwater.flow.drive.open_intake:open_intake",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from headwater.domain.keys import event_key
 from headwater.domain.modality import INLINE
 from headwater.domain.tables import EVENTS
 from headwater.storage.ledger.ledger import Ledger
@@ -22,6 +23,7 @@ from headwater.storage.tables.writer import TableWriter
 Position = tuple[int, int]  # partition and offset of a line of the log
 Claim = tuple[str, str, int, int]  # key, content and position
 Kind = Literal["event", "object"]
+_COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {"event": ("event_id", "customer"), "object": ("object_id",)}
 
 _INLINE: Final = pa.array(sorted(INLINE))
 
@@ -40,13 +42,13 @@ class Verdict:
 
 
 def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
-    """Who is first for each id and each object; the ledger answers by key, whatever the table's size."""
+    """Who is first for each customer's id and each object; the ledger answers by key, whatever the table's size."""
     sound = seen.filter(seen["sound"])
-    claims = list(_claims(sound, "event_id", sound["content_hash"]))
+    claims = list(_claims(sound, "event", sound["content_hash"]))
     duplicates, conflicts = _claim(writer, ledger, "event", claims, sound)
     known = duplicates | conflicts
     checksums = pc.struct_field(sound["pointer"], "checksum")
-    new = [claim for claim in _claims(sound, "object_id", checksums) if not known or claim[2:] not in known]
+    new = [claim for claim in _claims(sound, "object", checksums) if not known or claim[2:] not in known]
     echoes, lies = _claim(writer, ledger, "object", new, sound)
     accepted = len(new) - len(lies)
     return Verdict(
@@ -67,9 +69,14 @@ def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]
     return {"objects": len(sizes), "bytes": sum(sizes.to_pylist())}
 
 
-def _claims(sound: pa.Table, key: str, content: pa.ChunkedArray) -> Iterator[Claim]:
-    columns = (sound[key], content, sound["log_partition"], sound["log_offset"])
-    return zip(*(column.to_pylist() for column in columns), strict=True)
+def _claims(sound: pa.Table, kind: Kind, content: pa.ChunkedArray) -> Iterator[Claim]:
+    columns = (content, sound["log_partition"], sound["log_offset"])
+    return zip(_keys(sound, kind), *(column.to_pylist() for column in columns), strict=True)
+
+
+def _keys(rows: pa.Table, kind: Kind) -> list[str]:
+    names = [rows[column].to_pylist() for column in _COLUMNS[kind]]
+    return list(map(event_key, *names)) if kind == "event" else names[0]
 
 
 def _claim(
@@ -96,14 +103,17 @@ def _claim(
 def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.Table) -> set[str]:
     """Those keys that the table has a first row of. Only files are read that can have it: a row stands at the offset
     that was claimed for it, and mostly has the time that is told again."""
-    column = f"{kind}_id"
-    times = pc.min_max(sound.filter(pc.is_in(sound[column], pa.array(list(firsts), pa.string())))["occurred_at"])
+    columns = list(_COLUMNS[kind])
+    asked = sound.filter(pa.array([key in firsts for key in _keys(sound, kind)], pa.bool_())).select(
+        [*columns, "occurred_at"]
+    )
+    times = pc.min_max(asked["occurred_at"])
     near = F.col("log_offset").between(min(firsts.values()), max(firsts.values()))
     near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
     near &= F.col("first_of_object") if kind == "object" else F.lit(True)
-    asked = F.broadcast(writer.spark.createDataFrame(pa.table({column: pa.array(list(firsts), pa.string())})))
-    found = read_table(writer.spark, EVENTS).where(near).join(asked, column, "left_semi")
-    return set(to_arrow(found.select(column))[column].to_pylist())
+    names = F.broadcast(writer.spark.createDataFrame(asked.select(columns)))
+    found = read_table(writer.spark, EVENTS).where(near).join(names, columns, "left_semi")
+    return set(_keys(to_arrow(found.select(*columns)), kind))
 
 
 def are_among(rows: pa.Table, positions: Collection[Position]) -> pa.Array:

@@ -31,6 +31,7 @@ _LOOKUPS: Final = (
     (EVENTS, "object_id"), (EVENTS, "event_id"), (EMBEDDINGS, "chunk_id"), (QUARANTINE, "event_id"),
     (QUARANTINE, "object_id"),
 )  # fmt: skip
+_CUSTOMERS_SHOWN: Final = 5
 _PREFIXES: Final = {modality.prefix for modality in Modality}
 Row = dict[str, Any]
 
@@ -59,17 +60,25 @@ class Trace:
         }
 
 
-def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: str, as_of: Ref | None = None) -> Trace:
-    """Raises NotFound where nothing in the lake bears that id, or where the ref names no state of all tables.
+def trace(
+    lake: catalogs.Tables,
+    index: VectorIndex,
+    raw_store: RawStore,
+    name: str,
+    as_of: Ref | None = None,
+    customer: str | None = None,
+) -> Trace:
+    """Raises NotFound where nothing in the lake bears that id, or where the ref names no state of all tables; and
+    InvalidRequest where it is the id of events of several customers, and `customer` does not say whose is meant.
 
     With a ref it is what the tables told then. Whether the bytes are there, which vectors are in the index and what
     holds the rows is as it is now.
     """
     past = TablesAt(lake, as_of, [table.name for table in TABLES]) if as_of else None
     catalog = past or lake
-    asked, object_id = _resolve(catalog, name, as_of)
+    asked, object_id = _resolve(catalog, name, customer, as_of)
     events = _events(catalog, object_id)
-    refused = _refused(catalog, object_id, asked)
+    refused = _refused(catalog, object_id, asked, events[0]["customer"] if events else customer)
     where = _where(object_id, events)
     derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *TEXT_TABLES)}
     chunks = sorted(_rows(catalog, EMBEDDINGS, _CHUNK, where), key=lambda row: (row["source_table"], row["chunk"]))
@@ -86,9 +95,11 @@ def trace(lake: catalogs.Tables, index: VectorIndex, raw_store: RawStore, name: 
     )
 
 
-def fetch_object(catalog: catalogs.Tables, raw_store: RawStore, name: str) -> Iterator[bytes]:
+def fetch_object(
+    catalog: catalogs.Tables, raw_store: RawStore, name: str, customer: str | None = None
+) -> Iterator[bytes]:
     """The raw bytes behind any id, in pieces; DataFault at the end where they do not match their checksum."""
-    _, object_id = _resolve(catalog, name)
+    _, object_id = _resolve(catalog, name, customer)
     events = _events(catalog, object_id)
     if not events:
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
@@ -114,7 +125,7 @@ def _chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
     return raw_store.chunks(pointer.path, pointer.offset, pointer.size)
 
 
-def _resolve(catalog: catalogs.Tables, name: str, as_of: Ref | None = None) -> tuple[str, str]:
+def _resolve(catalog: catalogs.Tables, name: str, customer: str | None, as_of: Ref | None = None) -> tuple[str, str]:
     """What was asked for, freed of prefixes, and the object it belongs to. Paths are tried first: they prune best."""
     asked = _without_store(name.strip())
     if not asked:
@@ -122,15 +133,27 @@ def _resolve(catalog: catalogs.Tables, name: str, as_of: Ref | None = None) -> t
     # A trace names a derived row by its object, # and what made it.
     for candidate in dict.fromkeys((asked, asked.partition("#")[0])):
         for table, column in _LOOKUPS:
-            found = scan(catalog, table.name, ["object_id"], {column: candidate}, limit=1)["object_id"].to_pylist()
+            where: RowFilter = {column: candidate, **({"customer": customer} if customer else {})}
+            # An id belongs to its customer, so that several may have it; anything else is one object's.
+            most = None if column == "event_id" else 1
+            found = scan(catalog, table.name, ["object_id", "customer"], where, limit=most).to_pylist()
             if found:
-                return candidate, str(found[0] or candidate)
+                _require_one_customer(candidate, {row["customer"] for row in found})
+                return candidate, str(found[0]["object_id"] or candidate)
+    whose = f" of {customer}" if customer else ""
     if as_of:
-        raise NotFound(f"At {as_of} nothing in the lake was called {asked}: no object, event or chunk.")
+        raise NotFound(f"At {as_of} nothing{whose} in the lake was called {asked}: no object, event or chunk.")
     raise NotFound(
-        f"Nothing in the lake is called {asked}: no object, event or chunk. "
+        f"Nothing{whose} in the lake is called {asked}: no object, event or chunk. "
         "If it was put just now, headwater run brings it in."
     )
+
+
+def _require_one_customer(event_id: str, customers: set[str | None]) -> None:
+    if len(customers) > 1:
+        known = sorted(filter(None, customers))
+        shown = ", ".join(known[:_CUSTOMERS_SHOWN]) + (" …" if len(known) > _CUSTOMERS_SHOWN else "")
+        raise InvalidRequest(f"{event_id} is an event of each of {shown}. Say whose is meant: --customer NAME")
 
 
 def _without_store(name: str) -> str:
@@ -155,10 +178,11 @@ def _where(object_id: str, events: Sequence[Row]) -> RowFilter:
     return {"object_id": object_id, "customer": first["customer"], "occurred_at": first["occurred_at"]}
 
 
-def _refused(catalog: catalogs.Tables, object_id: str, asked: str) -> list[Row]:
+def _refused(catalog: catalogs.Tables, object_id: str, asked: str, customer: str | None) -> list[Row]:
     columns = (*_REFUSED, "object_id", "pointer")
     by_object = _rows(catalog, QUARANTINE, columns, {"object_id": object_id})
-    return by_object or _rows(catalog, QUARANTINE, columns, {"event_id": asked})
+    whose: RowFilter = {"customer": customer} if customer else {}
+    return by_object or _rows(catalog, QUARANTINE, columns, {"event_id": asked, **whose})
 
 
 def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where: RowFilter) -> list[Row]:

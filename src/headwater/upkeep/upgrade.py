@@ -16,6 +16,7 @@ from headwater.storage.ledger.claims_upgrade import upgrade_claims
 from headwater.storage.ledger.hold_lease import Held
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import read_book
+from headwater.upkeep.claims import claim_by_customer
 from headwater.upkeep.format import FACT, FORMAT, check_format, read_format
 from headwater.upkeep.parts import Parts
 from headwater.upkeep.task import Result, Step, Task, apply
@@ -73,12 +74,17 @@ def _add_speakers(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> Non
     index.delete(None)
 
 
+def _claim_by_customer(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    claim_by_customer(catalog, ledger)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
     2: Upgrade("snapshots tell how far tables had come; strewn days share files", _prepare_history),
     3: Upgrade("keys that were seen are kept hashed", _hash_claims),
     4: Upgrade("segments and the index tell who speaks", _add_speakers),
+    5: Upgrade("an event's id belongs to its customer", _claim_by_customer),
 }
 
 

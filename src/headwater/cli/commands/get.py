@@ -15,15 +15,16 @@ from headwater.errors import InvalidRequest
     help="Write the raw bytes behind an ID or a path to stdout or a file, verified against their checksum.",
 )
 @click.argument("object_id", metavar="ID")
+@click.option("--customer", metavar="NAME", help="Whose, where several customers have an event of that id.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write it here.")
 @with_session
-def command(session: Session, object_id: str, output: Path | None) -> None:
+def command(session: Session, object_id: str, customer: str | None, output: Path | None) -> None:
     if output is None and session.as_json:
         raise InvalidRequest("Raw bytes are not JSON. Name a file for them with -o FILE.")
     if output is None and sys.stdout.isatty():
         raise InvalidRequest("Raw bytes would garble the terminal. Name a file with -o FILE, or pipe them on.")
     with session.open() as lake:
-        chunks = lake.get(object_id)
+        chunks = lake.get(object_id, customer=customer)
         if output is None:
             for chunk in chunks:
                 sys.stdout.buffer.write(chunk)

@@ -19,11 +19,12 @@ _VECTORS_SHOWN: Final = 5
     help="From any ID, path or hit: the object, its event, all that was derived, its vectors; and back.",
 )
 @click.argument("object_id", metavar="ID")
+@click.option("--customer", metavar="NAME", help="Whose, where several customers have an event of that id.")
 @as_of_option
 @with_session
-def command(session: Session, object_id: str, as_of: "Ref | None") -> None:
+def command(session: Session, object_id: str, customer: str | None, as_of: "Ref | None") -> None:
     with session.open() as lake:
-        session.show(lake.trace(object_id, as_of=as_of), draw)
+        session.show(lake.trace(object_id, customer=customer, as_of=as_of), draw)
 
 
 def draw(trace: dict[str, Any]) -> None:

@@ -145,7 +145,7 @@ def replay_next(
     pending = batch_rows.among(batch.pending, "modality", modalities)
     begin, end = progress.seq_of(step.position), batch.end
     held = held_objects(writer.spark, begin, end, batch_rows.bounds(pending, "occurred_at"))
-    pending = batch_rows.without(pending, "event_id", held.select("event_id"))
+    pending = batch_rows.without(pending, "object_id", held.select("object_id"))
 
     def only_paid(rows: Rows) -> Rows:
         nonlocal end
@@ -210,7 +210,7 @@ def _begin(progress: Mapping[str, Progress]) -> tuple[int, int | None]:
 
 
 def _missing(writer: TableWriter, table: Table, rows: Rows, *, of_any_time: bool = False) -> Rows:
-    key = table.key if table is not QUARANTINE else ("event_id", "step", "fingerprint", "attempts")
+    key = table.key if table is not QUARANTINE else ("event_id", "object_id", "step", "fingerprint", "attempts")
     return writer.not_yet_in(table, batch_rows.select(rows, table.columns), key, of_any_time=of_any_time)
 
 

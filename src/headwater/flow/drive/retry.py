@@ -184,7 +184,7 @@ def pending_again(writer: TableWriter, held: DataFrame, work: Work) -> DataFrame
     # Of a table that was set back, the same event may have come again with another number.
     numbered = read_progress(writer.tables, EVENTS).generation == 0
     events = read_table(writer.spark, EVENTS).where(_near(held, numbered=numbered))
-    return events.join(held.select("held", "event_id", "attempts", only), "event_id")
+    return events.join(held.select("held", "event_id", "object_id", "attempts", only), ["event_id", "object_id"])
 
 
 def note_due(spark: SparkSession, ledger: Ledger) -> None:

@@ -168,7 +168,7 @@ def _embed_next(
             for known in positions
         }
         # A run that was killed between the two tables has set these aside already.
-        aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "step", "fingerprint"))
+        aside = writer.not_yet_in(QUARANTINE, _set_aside(made, clock), ("event_id", "object_id", "step", "fingerprint"))
         quarantined = writer.publish(QUARANTINE, aside, {}, stage="embed")
         new = _good(made)
         if again:
@@ -225,8 +225,8 @@ def _set_aside(made: Rows, clock: Clock) -> pa.Table:
     """One row an event and embedder, however many of its chunks are no good. They are few, and the driver's to tell."""
     bad = row_ops.with_value(made, "reason", given=True)
     if isinstance(bad, DataFrame):
-        bad = to_arrow(bad.drop("vector").dropDuplicates(["event_id", "fingerprint"]))
-    firsts = {(row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
+        bad = to_arrow(bad.drop("vector").dropDuplicates(["object_id", "event_id", "fingerprint"]))
+    firsts = {(row["object_id"], row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
     known = {"attempts": 1, "quarantined_at": clock(), "payload": None, "event_seq": None}
     columns = QUARANTINE.columns
     rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]

@@ -28,7 +28,7 @@ from headwater.storage.tables.warehouse_files import WarehouseFiles
 from headwater.upkeep.backup.file import TABLE, Line, check_backup, read_backup
 from headwater.upkeep.backup.restored_tables import TableRestore, plan_tables
 from headwater.upkeep.claims import claim_what_bronze_has
-from headwater.upkeep.format import FACT, FORMAT, MOVED_TO
+from headwater.upkeep.format import FACT, FORMAT, MOVED_TO, read_format
 from headwater.upkeep.journal import record
 from headwater.upkeep.parts import Parts
 from headwater.upkeep.task import Result, Step, Task, apply
@@ -218,7 +218,8 @@ class Restore(Task[RestorePlan]):
                 self.restored = replace(self.restored, tables=len(setting))
                 self._report(f"{', '.join(step.tables)} restored")
             case ClaimBronze():
-                added = claim_what_bronze_has(self._parts.catalog, held.ledger)
+                version = int(plan.format if plan.ledger_lost or plan.force else read_format(held.ledger))
+                added = claim_what_bronze_has(self._parts.catalog, held.ledger, version)
                 self.restored = replace(self.restored, claims=count_claims(held.ledger), claims_from_bronze=added)
             case OpenLake():
                 self._open(step, plan, held.ledger)

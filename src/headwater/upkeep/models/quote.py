@@ -278,7 +278,9 @@ _OBJECTS: Final = """
         row_number() OVER (PARTITION BY e.pointer.checksum ORDER BY e.seq) = 1 AS is_first
     FROM bronze.events e LEFT JOIN all_models.metadata m ON m.object_id = e.object_id
     WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities})
-        AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.event_id = e.event_id AND q.step = '{whole}')
+        AND NOT EXISTS (
+            SELECT 1 FROM quarantine q
+            WHERE q.object_id = e.object_id AND q.event_id = e.event_id AND q.step = '{whole}')
         AND NOT EXISTS (
             SELECT 1 FROM all_models.{table} t WHERE t.object_id = e.object_id AND t.fingerprint = '{print}')
     ORDER BY e.seq"""
