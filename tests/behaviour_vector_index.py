@@ -234,3 +234,22 @@ def _organise(settings: Settings, start: Any) -> None:
     start.wait()
     for _ in range(15):
         index.optimise()
+
+
+def test_facts_of_the_meta_and_a_thread_are_filters_by_vector_and_by_words(index: VectorIndex) -> None:
+    for first, (meta, thread) in enumerate(
+        (('{"channel":"phone","n":5}', "t1"), ('{"channel":"o\'mail"}', "t1"), (None, None))
+    ):
+        index.upsert(embeddings(1, first=first, meta=meta, thread=thread))
+    for only, chunk_ids in (
+        (Filter(where=(("channel", "phone"),)), {"c0"}),
+        (Filter(where=(("channel", "o'mail"),)), {"c1"}),
+        (Filter(where=(("channel", "phone"), ("n", "5"))), {"c0"}),
+        (Filter(where=(("channel", "phone"), ("n", "6"))), set()),
+        (Filter(thread="t1"), {"c0", "c1"}),
+        (Filter(), {"c0", "c1", "c2"}),
+    ):
+        for probe in (vectors(1)[0], "refund number"):
+            assert {entry.chunk_id for entry in index.search(PRINT, probe, 3, only)} == chunk_ids
+    entry = index.search(PRINT, "refund number", 1, Filter(where=(("n", "5"),)))[0]
+    assert (entry.meta, entry.thread) == ({"channel": "phone", "n": 5}, "t1")

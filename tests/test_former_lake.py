@@ -11,7 +11,7 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.components import Components
 from headwater.domain.locator import LOCATOR_TYPE, SEGMENT_TYPE
-from headwater.domain.tables import EMBEDDINGS, TEXT_TABLES
+from headwater.domain.tables import TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.settings import load
 from headwater.storage.tables.read_progress import read_progress
@@ -73,7 +73,7 @@ def test_columns_stand_in_the_order_of_a_new_lake_and_nothing_was_rewritten(form
     assert main(["--lake", str(former), "upgrade"]) == 0
     assert sorted((former / "warehouse").rglob("*.parquet")) == files
     with lakes.open(former) as lake, lakes.init(tmp_path / "new") as new:
-        for table in (*TEXT_TABLES, EMBEDDINGS):
+        for table in TABLES:
             one, other = (Components(each.settings).reader.load_table(table.name).schema() for each in (lake, new))
             assert _shape(one.as_struct()) == _shape(other.as_struct()), table.name
         assert {table.name: read_progress(lake.settings, table).next_seq for table in TEXT_TABLES} == seqs

@@ -1,6 +1,7 @@
 """Lines of the log: what is an event, what is not, and hashes that outlive the code that made them."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.domain.event import Event
 from headwater.domain.line import NAME_BYTES_MAX, PAYLOAD_LETTERS, read_line, unsound_line
 from headwater.errors import InvalidRequest
 from headwater.flow.land import text_event
@@ -70,12 +72,17 @@ def test_an_events_hash_is_the_one_that_lakes_already_keep(change: dict[str, Any
         {"pointer": {**PLACE, "etag": "x" * 1025}},
         *({"pointer": {**PLACE, "path": path}} for path in PATHS_OUT),
         {"pointer": "chat/c/e"},
+        *(
+            {"meta": meta}
+            for meta in ("phone", [1], {"k" * 101: 1}, {"": 1}, {"k": "x" * 16_400}, {"k": [[[[[[[[1]]]]]]]]})
+        ),
+        *({"thread": thread} for thread in ("", "x" * 1025)),
     ],
 )
 def test_what_later_stages_could_not_use_is_no_event(change: dict[str, Any]) -> None:
     value = json.dumps({**EVENT, **change})
     line = read_line(value)
-    assert (line.sound, line.content_hash, line.checksum, line.payload) == (False, None, None, value)
+    assert (line.sound, line.content_hash, line.checksum, line.payload) == (False, None, None, value[:PAYLOAD_LETTERS])
     assert line.reason == "BAD_EVENT"
     assert line.customer == {**EVENT, **change}["customer"]
 
@@ -180,3 +187,24 @@ NAMES = st.sampled_from([*EVENT, *PLACE])
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
 def test_no_json_whatever_stops_the_reading(sent: Any) -> None:
     assert not read_line(json.dumps(sent)).sound
+
+
+def test_meta_and_thread_are_content_whatever_the_order_of_their_keys() -> None:
+    sent = {**EVENT, "meta": {"channel": "phone", "account": {"tier": "gold", "seats": 5}}, "thread": "t1"}
+    line = read_line(json.dumps(sent))
+    assert (line.sound, line.thread) == (True, "t1")
+    assert line.meta == '{"account":{"seats":5,"tier":"gold"},"channel":"phone"}'
+    turned = {**sent, "meta": {"account": {"seats": 5, "tier": "gold"}, "channel": "phone"}}
+    assert read_line(json.dumps(turned)).content_hash == line.content_hash
+    others = ({"meta": {"channel": "mail"}}, {"meta": {}}, {"meta": None}, {"thread": "t2"}, {"thread": None})
+    hashes = {read_line(json.dumps({**sent, **other})).content_hash for other in others}
+    assert len(hashes | {line.content_hash}) == 6 and None not in hashes
+    assert read_line(json.dumps({**sent, "thread": 7})).thread == "7"
+
+
+def test_an_event_with_meta_is_read_as_it_was_written() -> None:
+    event = text_event("hello", "c", "e", datetime(2026, 3, 1, tzinfo=UTC))
+    told = replace(event, meta={"b": "\x01\u2028", "a": [1, None, 2.5, True]}, thread="conversation 7")
+    line = read_line(told.to_json())
+    assert (line.sound, line.thread, json.loads(line.meta or "")) == (True, told.thread, told.meta)
+    assert Event.from_dict(told.to_dict()) == told

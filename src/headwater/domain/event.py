@@ -1,6 +1,7 @@
 """A pointer event: the small message that says an object has arrived. It never carries a payload but chat text."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -15,7 +16,10 @@ EVENT_BYTES_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`event_id` makes an event: the same id with the same content, however often, is one event."""
+    """`event_id` makes an event: the same id with the same content, however often, is one event.
+
+    `meta` is what is known beside the bytes, `thread` the conversation that it belongs to; both are content.
+    """
 
     event_id: str
     modality: Modality
@@ -23,6 +27,8 @@ class Event:
     pointer: Pointer
     occurred_at: datetime
     text: str | None = None
+    meta: Mapping[str, Any] | None = None
+    thread: str | None = None
 
     @property
     def object_id(self) -> str:
@@ -37,7 +43,8 @@ class Event:
             "pointer": {name: value for name, value in self.pointer.to_dict().items() if value is not None},
             "occurred_at": to_text(self.occurred_at),
         }
-        return fields if self.text is None else {**fields, "text": self.text}
+        more = {"text": self.text, "meta": self.meta, "thread": self.thread}
+        return fields | {name: value for name, value in more.items() if value is not None}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -52,4 +59,6 @@ class Event:
             pointer=Pointer.from_dict(fields["pointer"]),
             occurred_at=parse_time(fields["occurred_at"]),
             text=fields.get("text"),
+            meta=fields.get("meta"),
+            thread=fields.get("thread"),
         )

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX
+from headwater.domain.meta import meta_to_json
 from headwater.domain.modality import INLINE, Modality
 
 NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index for much more
@@ -26,7 +27,7 @@ _CHECKSUM: Final = re.compile("[0-9a-f]{64}")
 # No part of a path: what a file system passes over, or goes up by. Its second part would not tell whose it is.
 _NO_PART: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
 _MODALITIES: Final = frozenset(modality.value for modality in Modality)
-_WORDS: Final = ("event_id", "modality", "customer", "text")
+_WORDS: Final = ("event_id", "modality", "customer", "text", "thread")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
 _ESCAPE: Final = re.compile(r"\\\\|\\u00..")
 
@@ -47,6 +48,8 @@ class Line(NamedTuple):
     version_id: str | None = None
     etag: str | None = None
     text: str | None = None
+    meta: str | None = None
+    thread: str | None = None
     content_hash: str | None = None
     payload: str | None = None
     reason: str | None = None
@@ -97,6 +100,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
     path, size, checksum = pointer.get("path"), pointer.get("size"), pointer.get("checksum")
     content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
     offset, text, occurred_at = pointer.get("offset"), fields.get("text"), _time(fields.get("occurred_at"))
+    thread, (meta, has_sound_meta) = fields.get("thread"), _meta(fields.get("meta"))
     if (
         not (_is_name(event_id) and _is_name(customer) and _is_name(path))
         or _NO_PART.search(path)
@@ -109,10 +113,11 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         or not _CHECKSUM.fullmatch(checksum)
         or not (_is_brief(content_type) and _is_brief(version_id) and _is_brief(etag))
         or (type(text) is not str if modality in INLINE else text is not None)
+        or not (has_sound_meta and (thread is None or _is_name(thread)))
     ):
         return None
-    content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text)
-    kept = offset or 0, size, content_type, checksum, version_id, etag, text, content_hash
+    content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text, meta, thread)
+    kept = offset or 0, size, content_type, checksum, version_id, etag, text, meta, thread, content_hash
     return Line(True, event_id, modality, customer, path, occurred_at, *kept)
 
 
@@ -129,6 +134,14 @@ def _is_whole(number: object) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < _LONG
 
 
+def _meta(value: object) -> tuple[str | None, bool]:
+    """As it is kept, and whether it is any good; none at all is good."""
+    try:
+        return (None if value is None else meta_to_json(value)), True
+    except ValueError:
+        return None, False
+
+
 def _time(value: object) -> datetime | None:
     """ISO 8601, or seconds since 1970."""
     try:
@@ -140,13 +153,23 @@ def _time(value: object) -> datetime | None:
 
 
 def _content_hash(
-    event_id: str, modality: str, customer: str, path: str, size: int, checksum: str, text: str | None
+    event_id: str,
+    modality: str,
+    customer: str,
+    path: str,
+    size: int,
+    checksum: str,
+    text: str | None,
+    meta: str | None,
+    thread: str | None,
 ) -> str:
     """What must agree when an id is seen again. Not its time: who sends a line twice sends it later.
 
     Lakes keep these hashes: not a letter of the form may change. It is Spark's `to_json`.
     """
     member = "" if text is None else f',"text":{_quoted(text)}'
+    member += "" if meta is None else f',"meta":{meta}'
+    member += "" if thread is None else f',"thread":{_quoted(thread)}'
     form = (
         f'{{"event_id":{_quoted(event_id)},"modality":"{modality}","customer":{_quoted(customer)},'
         f'"path":{_quoted(path)},"size":{size},"checksum":"{checksum}"{member}}}'

@@ -73,6 +73,12 @@ EFFORT: Final = (
     _field("attempts", pa.int32()),
 )
 
+# What is known of an object beside its bytes, carried to all that is made of it: a JSON object, and a conversation.
+META: Final = (
+    _field("meta", pa.string()),
+    _field("thread", pa.string()),
+)
+
 _TEXT_COLUMNS = (
     *PROVENANCE,
     _field("text", pa.string()),
@@ -80,6 +86,7 @@ _TEXT_COLUMNS = (
     _field("confidence", pa.float64()),
     _field("segments", pa.list_(SEGMENT_TYPE)),
     *EFFORT,
+    *META,
 )
 
 _DERIVED_KEY = ("object_id", "step", "fingerprint")
@@ -103,6 +110,7 @@ EVENTS: Final = Table(
             _field("log_partition", pa.int32(), required=True),
             _field("log_offset", pa.int64(), required=True),
             _field("bronze_at", TIMESTAMP, required=True),
+            *META,
         ]
     ),
     key=("customer", "event_id"),
@@ -127,6 +135,7 @@ METADATA: Final = Table(
             _field("sample_rate", pa.int32()),
             _field("codec", pa.string()),
             _field("tier", pa.string()),
+            *META,
         ]
     ),
     key=_DERIVED_KEY,
@@ -160,6 +169,7 @@ EMBEDDINGS: Final = Table(
             _field("locator", LOCATOR_TYPE),
             _field("vector", pa.list_(pa.float32()), required=True),
             *EFFORT,
+            *META,
         ]
     ),
     key=("chunk_id",),

@@ -51,6 +51,8 @@ _SEEN: Final = pa.schema(
         pa.field("occurred_at", TIMESTAMP),
         pa.field("pointer", POINTER_TYPE),
         pa.field("text", pa.string()),
+        pa.field("meta", pa.string()),
+        pa.field("thread", pa.string()),
         pa.field("content_hash", pa.string()),
         pa.field("payload", pa.string()),
         pa.field("reason", pa.string()),
@@ -119,7 +121,8 @@ def _seen(
     # What is judged and what is written must be one reading of the log.
     rows = _parse(lines.where(_is_unread(begun))).persist()
     try:
-        yield to_arrow(rows.withColumn("text", F.when(F.col("small"), F.col("text")))), rows
+        short = {name: F.when(F.col("small"), F.col(name)) for name in ("text", "meta")}
+        yield to_arrow(rows.withColumns(short)), rows
     finally:
         rows.unpersist()
 
@@ -244,7 +247,7 @@ def _refused(
     # With what it says: in a log that is made anew, another line may come to stand at the same place.
     digest = F.substring(F.sha2(F.coalesce("payload", F.lit("")), 256), 1, 12)
     line = F.concat_ws(":", F.lit("log"), "log_partition", "log_offset", digest)
-    event = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text"))
+    event = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread"))
     reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
     # A run that was killed between the two tables has quarantined these lines already.
     fresh = rows.where(_is_unread(begun))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headwater.domain.model_book import State
-from headwater.domain.tables import EFFORT, EMBEDDINGS, QUARANTINE, TABLES, TEXT_TABLES
+from headwater.domain.tables import EFFORT, EMBEDDINGS, META, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.claims_upgrade import upgrade_claims
@@ -78,6 +78,17 @@ def _claim_by_customer(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -
     claim_by_customer(catalog, ledger)
 
 
+def _add_meta(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_columns, set_metrics
+
+    for table in TABLES:
+        if columns := [field for field in META if field.name in table.schema.names]:
+            add_columns(catalog, table.name, columns)
+            set_metrics(catalog, table)
+    # Its entries have no facts to be found by; as a view it is made again by the next run.
+    index.delete(None)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
@@ -85,6 +96,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     3: Upgrade("keys that were seen are kept hashed", _hash_claims),
     4: Upgrade("segments and the index tell who speaks", _add_speakers),
     5: Upgrade("an event's id belongs to its customer", _claim_by_customer),
+    6: Upgrade("rows and the index tell what is known of an object beside its bytes", _add_meta),
 }
 
 

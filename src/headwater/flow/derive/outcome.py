@@ -122,7 +122,7 @@ def quarantined_row(row: Row, step: PlannedStep, reason: str, detail: str, now: 
 
 
 def _provenance(row: Row, step: PlannedStep) -> dict[str, Any]:
-    carried = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer")
+    carried = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "meta", "thread")
     named = {"event_seq": row["seq"], "step": step.name, "model": step.label, "fingerprint": step.fingerprint}
     return {name: row[name] for name in carried} | named
 

@@ -16,7 +16,8 @@ from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
 _ABOUT: Final = (
-    "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "step", "model", "fingerprint",
+    "object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "meta", "thread", "step", "model",
+    "fingerprint",
 )  # fmt: skip
 _SAYS: Final = ("text", "segments")
 _CHUNK_BYTES: Final = 800  # of text, about, for a vector

@@ -41,7 +41,7 @@ OUTPUT: Final = pa.schema(
 )
 # Texts of this many rows are in a worker's memory at a time; a vector weighs 4 kB.
 _ROWS_AT_ONCE: Final = 512
-_ABOUT: Final = ("object_id", "customer", "modality", "event_id", "occurred_at", "pointer")
+_ABOUT: Final = ("object_id", "customer", "modality", "event_id", "occurred_at", "pointer", "meta", "thread")
 
 Row = dict[str, Any]
 

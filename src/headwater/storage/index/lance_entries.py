@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.domain.meta import facts_of
 from headwater.domain.tables import TIMESTAMP
 from headwater.errors import InvalidRequest
 
@@ -26,10 +27,14 @@ _COLUMNS: Final = pa.schema(
         pa.field("locator", pa.string()),
         pa.field("pointer", pa.string()),
         pa.field("speaker", pa.string()),  # out of the locator, to be filtered by
+        pa.field("meta", pa.string()),
+        pa.field("facts", pa.list_(pa.string())),  # out of the meta, to be filtered by
+        pa.field("thread", pa.string()),
     ]
 )
 AS_JSON: Final = ("locator", "pointer")
-SHOWN: Final = [name for name in _COLUMNS.names if name not in {"source_fingerprint", "fingerprint", "speaker"}]
+_FILTERED: Final = {"source_fingerprint", "fingerprint", "speaker", "facts"}  # by, and not shown
+SHOWN: Final = [name for name in _COLUMNS.names if name not in _FILTERED]
 
 
 def schema_of(dimension: int) -> pa.Schema:
@@ -52,8 +57,9 @@ def to_entries(rows: pa.Table) -> pa.Table:
         raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
     schema = schema_of(lengths[0])
     fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
-    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, "speaker"}}
-    columns |= {name: _as_json(rows[name]) for name in AS_JSON} | {"speaker": _speakers(rows["locator"])}
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, "speaker", "facts"}}
+    columns |= {name: _as_json(rows[name]) for name in AS_JSON}
+    columns |= {"speaker": _speakers(rows["locator"]), "facts": _facts(rows["meta"])}
     return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
 
 
@@ -71,3 +77,9 @@ def _as_json(column: pa.ChunkedArray) -> pa.Array:
 
 def _speakers(locators: pa.ChunkedArray) -> pa.Array:
     return pa.array([(locator or {}).get("speaker") for locator in locators.to_pylist()], pa.string())
+
+
+def _facts(metas: pa.ChunkedArray) -> pa.Array:
+    """Chunks of one object have one meta, and so do many objects of one import."""
+    known = {meta: facts_of(meta) for meta in pc.unique(metas).to_pylist()}
+    return pa.array([known[meta] for meta in metas.to_pylist()], pa.list_(pa.string()))

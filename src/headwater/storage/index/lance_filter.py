@@ -14,6 +14,9 @@ def condition(only: Filter) -> str:
         parts.append(f"modality = {quoted(only.modality)}")
     if only.speaker is not None:
         parts.append(f"speaker = {quoted(only.speaker)}")
+    if only.thread is not None:
+        parts.append(f"thread = {quoted(only.thread)}")
+    parts += [f"array_has(facts, {quoted(f'{key}={value}')})" for key, value in only.where]
     if only.since is not None:
         parts.append(f"occurred_at >= {_moment(only.since)}")
     if only.until is not None:

@@ -286,7 +286,7 @@ def _merge(table: "Table", part: pa.Table) -> None:
 
 def _entries(query: Any, k: int, measure: str) -> Iterator[tuple[float, dict[str, Any]]]:
     for row in query.limit(k).select([*SHOWN, measure]).to_arrow().to_pylist():
-        yield row.pop(measure), {**row, **{name: json.loads(row[name]) for name in AS_JSON}}
+        yield row.pop(measure), {**row, **{name: json.loads(row[name] or "null") for name in (*AS_JSON, "meta")}}
 
 
 def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.domain.meta import Fact
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
 from headwater.storage.io.s3 import is_s3
@@ -24,7 +25,8 @@ Vector = npt.NDArray[np.float32]
 class Filter:
     """What an entry must be before it is ranked at all; `since` included, `until` not.
 
-    `hidden` are fingerprints of models whose texts are not to be seen: those beside the active one.
+    `hidden` are fingerprints of models whose texts are not to be seen: those beside the active one. `where` are facts
+    of its meta, all of which it must have.
     """
 
     customer: str | None = None
@@ -33,6 +35,8 @@ class Filter:
     until: datetime | None = None
     hidden: frozenset[str] = frozenset()
     speaker: str | None = None
+    thread: str | None = None
+    where: tuple[Fact, ...] = ()
 
 
 ANYTHING: Final = Filter()
@@ -54,6 +58,8 @@ class Entry:
     source_model: str
     locator: Mapping[str, Any] | None
     pointer: Mapping[str, Any]
+    meta: Mapping[str, Any] | None = None
+    thread: str | None = None
 
 
 class VectorIndex(Protocol):
