@@ -100,12 +100,13 @@ def _together(
 
 
 def _bins(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    some: list[DataFile] = []
+    some, bytes_held = list[DataFile](), 0
     for file in files:
-        if some and sum(each.bytes for each in some) + file.bytes > target_bytes:
+        if some and bytes_held + file.bytes > target_bytes:
             yield some
-            some = []
+            some, bytes_held = [], 0
         some.append(file)
+        bytes_held += file.bytes
     if some:
         yield some
 
