@@ -381,7 +381,7 @@ def test_killed_at_every_step_a_task_that_needs_spark_is_finished_too(
     rounds.use_cheap_models(lake)
     with lakes.init(lake) as opened:
         for number in range(6):
-            rounds.put_round(opened, rounds.make_media(tmp_path, number), 1)
+            rounds.put_round(opened, rounds.make_media(tmp_path, number), number)
             opened.run()
         before = rounds.contents(opened)
         known: KnownModel = opened.models.book().find("transcribe", "ACTIVE")
