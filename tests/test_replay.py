@@ -202,7 +202,7 @@ def test_quarantined_objects_are_retried_by_another_model(calls: Path, engine: N
             lake.retry(model="nobody")
 
         assert lake.retry("BAD_OUTPUT", model=LOUDER).recovered == 4
-        assert lake.quarantine("BAD_OUTPUT")["rows"] == []
+        assert len(lake.quarantine("BAD_OUTPUT")["rows"]) == 4, "who reads the first model's rows still misses them"
         assert models_of(lake, "all_models.transcripts") == {"louder-speech 2": 4}
         assert lake.models.book().find("transcribe", LOUDER).state is State.PARTIAL
         # Made whole and shown: what the retry made is not made again.

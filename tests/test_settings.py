@@ -1,10 +1,14 @@
 """Settings: the later origin wins, the unknown is refused by its nearest name, every value is held to its range."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import answer
 
+import headwater
+from headwater import lake as lakes
 from headwater.errors import InvalidRequest, NotFound
 from headwater.settings import SETTINGS, load, resolve
 
@@ -100,3 +104,30 @@ def test_every_setting_documents_itself() -> None:
     for setting in SETTINGS:
         assert setting.purpose.endswith((".", "…")) and len(setting.purpose) > 10, setting.name
         assert setting.name.count(".") == 1 and setting.name == setting.name.lower()
+
+
+def test_a_variable_that_sets_nothing_is_told_with_the_nearest_that_does(tmp_path: Path) -> None:
+    found = resolve(LAKE, {"model": {"mine": {"kind": "x:Y", "key_env": "HEADWATER_MY_KEY"}}}, {}, {})
+    given = {"HEADWATER_RUN_BATCH_ROW": "2", "HEADWATER_MY_KEY": "k", "HEADWATER_LAKE": "x", "HEADWATER_RAW_URI": "y"}
+    assert found.unheeded_variables(given) == [
+        "The variable HEADWATER_RUN_BATCH_ROW sets nothing. Did you mean HEADWATER_RUN_BATCH_ROWS?"
+    ]
+
+
+def test_no_variable_that_our_code_reads_counts_as_a_slip() -> None:
+    source = Path(headwater.__file__).parent
+    read = {
+        name for file in source.rglob("*.py") for name in re.findall(r"\bHEADWATER_[A-Z_]+[A-Z]\b", file.read_text())
+    }
+    assert resolve(LAKE, {}, {}, {}).unheeded_variables(dict.fromkeys(read, "")) == []
+
+
+def test_an_opened_lake_says_which_variable_sets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lakes.init(tmp_path).close()
+    monkeypatch.setenv("HEADWATER_RUN_TRIGER_SECONDS", "1")
+    with pytest.warns(UserWarning, match="Did you mean HEADWATER_RUN_TRIGGER_SECONDS"), lakes.open(tmp_path):
+        pass
+    told = answer(capsys, "--lake", tmp_path, "status")
+    assert "sets nothing. Did you mean HEADWATER_RUN_TRIGGER_SECONDS?" in told.err and told.code == 0

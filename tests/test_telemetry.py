@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from headwater import lake as lakes
 from headwater import telemetry
 from headwater.errors import InvalidRequest
 from headwater.telemetry import FILE_NAME, KEPT_FILES, Sink, note, writing
+from headwater.upkeep.work import recorded
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -129,3 +131,20 @@ def test_a_level_that_does_not_exist_is_refused_before_anything_is_done(tmp_path
         with pytest.raises(InvalidRequest, match="debug, info, warning, error"):
             lake.run()
         assert parts_of(lake).ledger.runs(10) == []
+
+
+def test_a_run_that_is_told_to_stop_before_it_is_done_was_interrupted(engine: None, tmp_path: Path) -> None:
+    stop = threading.Event()
+    with lakes.init(tmp_path / "lake") as lake:
+        lake.put_text("My router is broken", customer="acme", id="m1")
+        lake.run(stop=stop, report=lambda stage, count: stop.set())
+        (journal,) = parts_of(lake).ledger.runs(10)
+        assert (journal.kind, journal.outcome) == ("run", "interrupted")
+        assert lake.pending()
+
+
+def test_who_presses_ctrl_c_interrupts_and_fails_nothing(tmp_path: Path) -> None:
+    with lakes.init(tmp_path / "lake") as lake:
+        with pytest.raises(KeyboardInterrupt), recorded(parts_of(lake), "maintain"):
+            raise KeyboardInterrupt
+        assert parts_of(lake).ledger.runs(1)[0].outcome == "interrupted"

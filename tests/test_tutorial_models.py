@@ -93,7 +93,9 @@ def test_the_page_is_walked_from_quote_to_retirement(
 def the_endpoint_goes_down_and_comes_back(reader: Reader, server: EndpointServer) -> None:
     server.leave()
     reader.quietly(f"put {RECORDINGS / 'screen-video.wav'} --customer umbrella")
-    reader.does("run --once", "Some could not be processed. Why, and the way out: headwater quarantine")
+    reader.does(
+        "run --once", "Set aside by this run: 1 row. All that waits, why, and the way out: headwater quarantine"
+    )
     reader.does('search "show you the problem" --customer umbrella --limit 1', "pocketsphinx 5.1.1")
     reader.does("quarantine --reason MODEL_DOWN", "MODEL_DOWN × 1", "Connection refused")
     waits = f"1 of the objects still wait for {LABEL}, which did not answer."

@@ -2,7 +2,13 @@
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeAlias
+
+from headwater.errors import InvalidRequest
+
+# A time as Python's callers write it: "2026-01-31", "2026-01-31T09:30:00Z", a datetime or a date.
+Moment: TypeAlias = datetime | date | str
 
 Clock = Callable[[], datetime]
 
@@ -18,6 +24,16 @@ def parse_time(text: str) -> datetime:
     """ISO 8601; a time without a zone is taken as UTC."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def to_moment(value: Moment | None) -> datetime | None:
+    """A time in any of its spellings, in UTC; InvalidRequest where it is none."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value if isinstance(value, str) else value.isoformat())
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise InvalidRequest(f"{value} is not a time. Write it as 2026-01-31 or 2026-01-31T09:30:00Z.") from None
 
 
 def to_text(moment: datetime) -> str:

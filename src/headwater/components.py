@@ -1,9 +1,12 @@
 """Components: the only place that builds live parts, each by its URI, each when it is first asked for."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headwater.clock import Clock, utc_now
+from headwater.errors import InvalidRequest
+from headwater.flow.models.own_code import look_in
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger, open_ledger
 from headwater.storage.log.pointer_log import PointerLog, open_pointer_log
@@ -20,20 +23,40 @@ if TYPE_CHECKING:
     from headwater.storage.tables.catalog import Tables
     from headwater.storage.tables.writer import TableWriter
 
+Part = TypeVar("Part")
+
+
+class part(cached_property[Part]):  # in small letters, as what it takes the place of
+    """A live part: built when it is first asked for, and no more once the lake is closed."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> "part[Part]": ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Part: ...
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is not None and instance.is_closed:
+            raise InvalidRequest("This lake is closed. Open it again: headwater.open(directory)")
+        return super().__get__(instance, owner)
+
 
 class Components:
-    """A lake's live parts. Reading commands never touch `spark`, so they start no JVM."""
+    """A lake's live parts. Reading commands never touch `spark`, so they start no JVM.
+
+    Closed, they are there no more, whoever still holds a lake, a facet or a table of it.
+    """
 
     def __init__(self, settings: Settings, clock: Clock = utc_now) -> None:
         self.settings = settings
         self.clock = clock
+        self.is_closed = False
+        look_in(settings.lake, Path.cwd())
         self._models: dict[str, Model] = {}
 
-    @cached_property
+    @part
     def raw_store(self) -> RawStore:
         return open_raw_store(self.settings.text("raw.uri"), self.settings)
 
-    @cached_property
+    @part
     def log(self) -> PointerLog:
         return open_pointer_log(self.settings.text("log.uri"), self.settings, self.clock)
 
@@ -45,24 +68,24 @@ class Components:
         note_identity(self.log, self.ledger)
         return self.log
 
-    @cached_property
+    @part
     def ledger(self) -> Ledger:
         return open_ledger(self.settings.text("ledger.uri"))
 
-    @cached_property
+    @part
     def catalog(self) -> "Catalog":
         from headwater.storage.tables.catalog import open_catalog
 
         return open_catalog(self.settings)
 
-    @cached_property
+    @part
     def reader(self) -> "Tables":
         """The same tables for those who only read: half the imports."""
         from headwater.storage.tables.catalog import open_reader
 
         return open_reader(self.settings)
 
-    @cached_property
+    @part
     def queries(self) -> "QueryProcesses":
         """For queries that are not ours."""
         from headwater.storage.query.process import QueryProcesses
@@ -81,7 +104,7 @@ class Components:
         from headwater.flow.models.choice import require_same
 
         active = book.active(EMBED.name)
-        model = self._loaded(active.name if active else self.settings.text(EMBED.setting))
+        model = self._loaded(active.name if active else self.settings.text(EMBED.setting), book)
         if active:
             require_same(active, model.card)
         return model
@@ -94,28 +117,29 @@ class Components:
         active = book.active(PICTURE.name)
         if active is None:
             return None
-        model = self._loaded(active.name)
+        model = self._loaded(active.name, book)
         require_same(active, model.card)
         return model
 
-    def _loaded(self, name: str) -> "Model":
+    def _loaded(self, name: str, book: "ModelBook") -> "Model":
         from headwater.flow.models.answers import loading
+        from headwater.flow.models.choice import with_own_models
         from headwater.flow.models.registry import load_model
 
         if name not in self._models:
-            model = load_model(name, self.settings.models)
+            model = load_model(name, with_own_models(self.settings, book.models).models)
             with loading(name):
                 model.load()
             self._models[name] = model
         return self._models[name]
 
-    @cached_property
+    @part
     def index(self) -> "VectorIndex":
         from headwater.storage.index.vector_index import open_index
 
         return open_index(self.settings)
 
-    @cached_property
+    @part
     def spark(self) -> "SparkSession":
         from headwater.storage.spark.session import start_spark
 
@@ -144,3 +168,6 @@ class Components:
             from headwater.storage.spark.session import stop_spark
 
             stop_spark(self.__dict__.pop("spark"))
+        for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), part)]:
+            del self.__dict__[name]
+        self.is_closed = True

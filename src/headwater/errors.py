@@ -97,6 +97,13 @@ def sound_text(text: str) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
+def spelled(data: bytes) -> str:
+    """The first bytes of something, as a person reads them: letters in quotes, else hexadecimal digits."""
+    if data and all(32 <= byte < 127 for byte in data):
+        return f'"{data.decode("ascii")}"'
+    return data.hex(" ") or "nothing"
+
+
 def describe(error: BaseException, letters: int = 300) -> str:
     """Its kind and what it says, on one line; never raises, though an exception's own words may."""
     try:

@@ -3,13 +3,15 @@
 What people do every day is a method of `Lake`; the rest is behind `lake.models`, `lake.quarantine` and `lake.upkeep`.
 """
 
+import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater import settings
+from headwater.clock import Moment, to_moment
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.ref import AsOf, to_ref
@@ -61,7 +63,7 @@ class Lake(FormerNames):
         *patterns: str | Path,
         customer: str,
         id: str | None = None,
-        at: datetime | None = None,
+        at: Moment | None = None,
         follow_links: bool = False,
         collect: bool = False,
     ) -> "list[Landed]":
@@ -80,7 +82,7 @@ class Lake(FormerNames):
         *patterns: str | Path,
         customer: str,
         id: str | None = None,
-        at: datetime | None = None,
+        at: Moment | None = None,
         follow_links: bool = False,
     ) -> "Iterator[Landed]":
         """As `put`, for more files than one wants to hold the results of: each is stored when its result is asked for,
@@ -88,14 +90,19 @@ class Lake(FormerNames):
         from headwater.flow.land import land_many
 
         parts = self._parts
-        about: dict[str, Any] = {"event_id": id, "at": at, "follow_links": follow_links, "clock": parts.clock}
+        about: dict[str, Any] = {
+            "event_id": id,
+            "at": to_moment(at),
+            "follow_links": follow_links,
+            "clock": parts.clock,
+        }
         return land_many(parts.raw_store, parts.log_to_write, patterns, customer, **about)
 
-    def put_text(self, text: str, *, customer: str, id: str | None = None, at: datetime | None = None) -> "Landed":
+    def put_text(self, text: str, *, customer: str, id: str | None = None, at: Moment | None = None) -> "Landed":
         """A chat line; it needs no raw object."""
         from headwater.flow.land import land_text
 
-        return land_text(self._parts.log_to_write, text, customer, event_id=id, at=at or self._parts.clock())
+        return land_text(self._parts.log_to_write, text, customer, event_id=id, at=to_moment(at) or self._parts.clock())
 
     def put_lines(
         self,
@@ -104,7 +111,7 @@ class Lake(FormerNames):
         customer: str,
         id: str | None = None,
         id_prefix: str | None = None,
-        at: datetime | None = None,
+        at: Moment | None = None,
         collect: bool = False,
     ) -> "list[Landed]":
         """Each line is a chat message; one result for each that is not blank. Of failures, see `put`."""
@@ -120,13 +127,18 @@ class Lake(FormerNames):
         customer: str,
         id: str | None = None,
         id_prefix: str | None = None,
-        at: datetime | None = None,
+        at: Moment | None = None,
     ) -> "Iterator[Landed]":
         """As `put_lines`, of lines that go on coming: a None between them publishes what waits. One result a line, as
         it is asked for; one that failed is a result."""
         from headwater.flow.land import land_lines
 
-        about: dict[str, Any] = {"event_id": id, "id_prefix": id_prefix, "at": at, "clock": self._parts.clock}
+        about: dict[str, Any] = {
+            "event_id": id,
+            "id_prefix": id_prefix,
+            "at": to_moment(at),
+            "clock": self._parts.clock,
+        }
         return land_lines(self._parts.log_to_write, lines, customer, **about)
 
     def get(self, id: str, *, customer: str | None = None) -> Iterator[bytes]:
@@ -145,8 +157,8 @@ class Lake(FormerNames):
         customer: str | None = None,
         modality: str | None = None,
         speaker: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         limit: int = 10,
     ) -> "SearchAnswer":
         from headwater.domain.tables import EMBEDDINGS
@@ -154,7 +166,8 @@ class Lake(FormerNames):
         from headwater.storage.tables.read_progress import read_progress
 
         parts = self._parts
-        only: dict[str, Any] = {"customer": customer, "modality": modality, "since": since, "until": until}
+        only: dict[str, Any] = {"customer": customer, "modality": modality, "since": to_moment(since)}
+        only["until"] = to_moment(until)
         only["speaker"] = speaker
 
         def ask(book: "ModelBook") -> "SearchAnswer":
@@ -258,6 +271,8 @@ def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake
     from headwater.upkeep.format import check_format
 
     components = Components(settings.load(Path(directory), options))
+    for sentence in components.settings.unheeded_variables(os.environ):
+        warnings.warn(sentence, UserWarning, stacklevel=2)
     check_format(components.ledger)
     return Lake(components)
 

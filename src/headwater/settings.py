@@ -162,6 +162,11 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 OPEN_SECTIONS: Final = ("spark.conf", "kafka.conf")
 # [model.NAME] gives a model options and a name of its own; the model says which options there are.
 MODEL_SECTION: Final = "model"
+# Variables of ours that set no setting.
+PREFIX: Final = "HEADWATER_"
+OTHER_VARIABLES: Final = tuple(
+    PREFIX + name for name in ("LAKE", "CACHE", "DEBUG", "STACK", "FAULT", "FAULT_VICTIM", "CLOCK_SKEW_SECONDS")
+)
 MASK: Final = "********"
 # Up to the last @ before a path: a password may hold one itself.
 _BESIDE_USER: Final = re.compile(r"(//[^/?#:@]*:)[^/?#]*@")
@@ -205,6 +210,19 @@ class Settings:
             f"{setting.name} is {self[setting.name]}: {setting.default}, the default, has no package for this machine."
             for setting in SETTINGS
             if self.is_default(setting.name) and self.chosen[setting.name] != Chosen(setting.default, DEFAULT)
+        ]
+
+    def unheeded_variables(self, environment: Mapping[str, str]) -> list[str]:
+        """A sentence for each variable that looks like one of ours, and that nobody reads: most likely a slip."""
+        known = [*(setting.variable for setting in SETTINGS), *OTHER_VARIABLES]
+        others = {str(value) for options in self.models.values() for value in options.values()}
+        others |= {*self.text("limits.child_variables").replace(",", " ").split()}
+        strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*known, *others})
+        near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.6) for name in strange}
+        return [
+            f"The variable {name} sets nothing."
+            + (f" Did you mean {near[name][0]}?" if near[name] else " All settings: headwater settings")
+            for name in strange
         ]
 
     def section(self, name: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +36,12 @@ class Session:
     def open(self, **options: "Value") -> "Lake":
         from headwater.lake import open
 
-        return open(self.directory, {**self.options, **options})
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", UserWarning)
+            lake = open(self.directory, {**self.options, **options})
+        for warning in told:
+            self.note(f"headwater: {warning.message}")
+        return lake
 
     def show(self, document: Any, draw: Callable[[Any], None]) -> None:
         """The result, on stdout: as the JSON document, or drawn from it."""

@@ -132,7 +132,7 @@ def look_around(lake: Lake, items: Sequence[DemoItem]) -> Tour:
 
 
 def _answer(lake: Lake, asked: dict[str, str]) -> dict[str, Any]:
-    answer = lake.search(limit=2, **asked).to_dict()  # type: ignore[arg-type]
+    answer = lake.search(limit=2, **asked).to_dict()
     first = answer["hits"][0]["text"] if answer["hits"] else ""
     shared = sorted(set(plain_words(asked["query"]).split()) & set(plain_words(first).split()))
     return {**asked, **answer, "shared": shared}

@@ -5,7 +5,8 @@ arrives, so that flipping forth and back is a change of this book and nothing el
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
@@ -28,7 +29,9 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class KnownModel:
     """`name` is how it is loaded, `label` how its rows call it. `replayed` says that it was brought in later, so it has
-    a position of its own in each source; the first model of a step has the step's."""
+    a position of its own in each source; the first model of a step has the step's. `code` is what its source
+    was when it was first seen, of a model of one's own whose fingerprint is from before code was part of it.
+    """
 
     step: str
     name: str
@@ -37,6 +40,7 @@ class KnownModel:
     state: State
     since: str
     replayed: bool = False
+    code: str = field(default="", compare=False)
 
     @property
     def kept(self) -> bool:
@@ -52,12 +56,15 @@ class ModelBook:
     models: tuple[KnownModel, ...] = ()
 
     @classmethod
-    def from_text(cls, text: str | None) -> Self:
-        rows = json.loads(text) if text else []
+    def from_text(cls, text: str | None, codes: Mapping[str, str] | None = None) -> Self:
+        """`codes` are by fingerprint: they are kept beside the book."""
+        known = codes or {}
+        rows = [{**row, "code": known.get(row["fingerprint"], "")} for row in (json.loads(text) if text else [])]
         return cls(tuple(KnownModel(**{**row, "state": State(row["state"])}) for row in rows))
 
     def to_text(self) -> str:
-        return json.dumps([asdict(model) for model in self.models], ensure_ascii=False)
+        rows = [asdict(model) for model in self.models]
+        return json.dumps([{name: row[name] for name in row if name != "code"} for row in rows], ensure_ascii=False)
 
     def of(self, step: str) -> tuple[KnownModel, ...]:
         return tuple(model for model in self.models if model.step == step)

@@ -21,15 +21,18 @@ from headwater.upkeep.exclusion import lease_of
 
 DONE: Final = "done"
 FAILED: Final = "failed"
+INTERRUPTED: Final = "interrupted"  # told to stop before it had done all; the next run goes on
 
 
 @dataclass(slots=True)
 class JournalEntry:
-    """Counts by stage, and by a step's model what it did and cost; `save` writes down how it stands."""
+    """Counts by stage, and by a step's model what it did and cost; `save` writes down how it stands. `interrupted` says
+    that it was told to stop with work left."""
 
     save: Callable[[], None]
     done: dict[str, int] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    interrupted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {"done": self.done, "models": self.models}
@@ -50,14 +53,15 @@ def recorded(
         try:
             yield entry
         except BaseException as error:
-            telemetry.note(f"{kind}.failed", level="error", run=number, error=describe(error), done=entry.done)
+            outcome = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+            telemetry.note(f"{kind}.{outcome}", level="error", run=number, error=describe(error), done=entry.done)
             # The ledger may be what failed; its error must not hide the first one.
             with suppress(HeadwaterError):
-                ledger.finish_run(number, FAILED, clock(), {"error": describe(error), **entry.to_dict()})
+                ledger.finish_run(number, outcome, clock(), {"error": describe(error), **entry.to_dict()})
             raise
         seconds = round(time.monotonic() - begun, 3)
         telemetry.note(f"{kind}.stopped", run=number, seconds=seconds, done=entry.done, models=entry.models)
-        ledger.finish_run(number, DONE, clock(), entry.to_dict())
+        ledger.finish_run(number, INTERRUPTED if entry.interrupted else DONE, clock(), entry.to_dict())
 
 
 def record(ledger: Ledger, kind: str, started_at: datetime, now: datetime, detail: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 # It takes some dozen requests to a store: no oftener than this, however many ask.
 _FRESH_SECONDS: Final = 5.0
-_OUTCOMES: Final = ("done", "failed", "running", "died")
+_OUTCOMES: Final = ("done", "interrupted", "failed", "running", "died")
 _JOURNAL_LINES: Final = 100
 # What is told of a model: the journal's name for it, ours, and the help line.
 _MODEL_COUNTERS: Final = (

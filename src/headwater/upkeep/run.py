@@ -40,6 +40,7 @@ def run(
         with work.recorded(parts, "run", listen) as entry:
             begun = work.new_run(parts, held, entry, report, stop)
             done = begun.once() if once else begun.until_stopped()
+            entry.interrupted = once and stop.is_set()
             return Ran(True, done, entry.models)
 
 
@@ -51,6 +52,6 @@ def retry(parts: Parts, reason: str | None, model: str | None, report: work.Repo
     if not is_any_waiting(parts.reader, parts.ledger, reason):
         return Retried(0, 0, 0)
     with work.alone(parts, "retry") as held, work.recorded(parts, "retry") as entry:
-        retried = work.new_run(parts, held, entry, report).retry(reason, model)
+        retried = work.new_run(parts, held, entry, report, model=model).retry(reason, model)
     run(parts, once=True, report=report)
     return retried

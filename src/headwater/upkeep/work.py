@@ -76,10 +76,14 @@ def new_run(
     entry: "JournalEntry",
     report: Report | None,
     stop: threading.Event | None = None,
+    model: str | None = None,
 ) -> "Run":
-    """Starts Spark."""
+    """Starts Spark, when the models are known to be there."""
     from headwater.flow.drive.account import Account
-    from headwater.flow.drive.run import Run
+    from headwater.flow.drive.register_models import check_models
+
+    check_models(parts.settings, held.ledger if held else parts.ledger, parts.clock, model)
+    from headwater.flow.drive.run import Run  # which imports Spark
 
     return Run(
         new_writer(parts, held),

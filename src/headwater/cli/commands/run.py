@@ -57,15 +57,16 @@ def totals(pending: "Pending") -> dict[str, int | None]:
 
 
 def _draw(ran: dict[str, Any]) -> None:
-    from headwater.cli.output import say
+    from headwater.cli.output import plural, say
 
     if not ran["started"]:
         say("Nothing pending.")
         return
-    counts = ", ".join(f"{stage} {count:,}" for stage, count in ran["done"].items() if count)
+    counts = ", ".join(f"{stage} {count:,}" for stage, count in ran["done"].items() if count and stage != "quarantine")
     say(f"Done: {counts or 'nothing new'}.")
-    if ran["done"].get("quarantine"):
-        say("Some could not be processed. Why, and the way out: headwater quarantine")
+    if aside := ran["done"].get("quarantine"):
+        rows = plural(aside, "row")
+        say(f"Set aside by this run: {rows}. All that waits, why, and the way out: headwater quarantine")
     if ran["done"].get("lost"):
         say("The log lost events before they were read. What was stored comes back by: headwater rescan")
     if paid := [model for model in ran["models"].values() if model["cost"] > 0]:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from headwater.errors import DataFault
+from headwater.errors import DataFault, spelled
 from headwater.flow.derive.source import Source
 
 HEAD_BYTES: Final = 64
@@ -63,7 +63,7 @@ def container_of(source: Source, allowed: tuple[str, ...]) -> str:
     if name is None and head[:4] == b"RIFF" and len(head) < 12:
         raise DataFault("TRUNCATED", "The file ends inside its header.")
     if name not in allowed:
-        raise DataFault("UNREADABLE", f"The first bytes, {head[:8]!r}, are not those of {source.content_type}.")
+        raise DataFault("UNREADABLE", f"The first bytes, {spelled(head[:8])}, are not those of {source.content_type}.")
     if name == "wav":
         wav_header(source)
     if name == "mov":
@@ -95,7 +95,7 @@ def check_wav(file: BinaryIO, size: int) -> WavHeader:
             return _wav_sound(form, length, size - file.tell())
         end = file.tell() + length + length % 2
         if end > size + length % 2:
-            raise DataFault("TRUNCATED", f"The {name!r} chunk claims {length} bytes, more than the file holds.")
+            raise DataFault("TRUNCATED", f"The {spelled(name)} chunk claims {length} bytes, more than the file holds.")
         if name == b"fmt ":
             form = _wav_format(file.read(min(length, 40)))
         file.seek(end)
@@ -145,7 +145,9 @@ def check_mp4(file: BinaryIO, size: int) -> None:
             found = True
         if length > size - position:
             if found:
-                raise DataFault("TRUNCATED", f"The {name!r} box claims {length} bytes; {size - position} are left.")
+                raise DataFault(
+                    "TRUNCATED", f"The {spelled(name)} box claims {length} bytes; {size - position} are left."
+                )
             break
         position += length
     if not found:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from headwater.errors import DataFault
+from headwater.errors import DataFault, spelled
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.documents import SCANS_MAX, count_scans, open_document
@@ -48,7 +48,7 @@ def extract(source: Source, models: Models) -> StepResult:
 def _checked_pages(source: Source) -> int:
     source.require_bytes()
     if b"%PDF-" not in source.head(HEAD_BYTES):
-        raise DataFault("UNREADABLE", f"The first bytes, {source.head(8)!r}, are not those of a PDF.")
+        raise DataFault("UNREADABLE", f"The first bytes, {spelled(source.head(8))}, are not those of a PDF.")
     with closing(open_document(source.content)) as document:
         pages = len(document)
     if pages > source.limits.pages:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from headwater.domain.locator import Segment
-from headwater.errors import DataFault
+from headwater.errors import DataFault, spelled
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.models.answers import checked_embedded
@@ -138,7 +138,7 @@ def _unknown(source: Source) -> DataFault:
     for magic, name in REFUSED.items():
         if head.startswith(magic):
             return DataFault("UNSUPPORTED", f"{name} is not taken.")
-    return DataFault("UNREADABLE", f"The first bytes, {head[:8]!r}, are not those of a picture that is taken.")
+    return DataFault("UNREADABLE", f"The first bytes, {spelled(head[:8])}, are not those of a picture that is taken.")
 
 
 def _damaged(error: Exception) -> DataFault:

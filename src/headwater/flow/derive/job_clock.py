@@ -63,13 +63,18 @@ class JobClock:
         step = self.limits.step_seconds + self._earned
         most = self.limits.object_seconds
         found = [
-            (self._step_begun + step, ("TIMEOUT", f"No answer in {step:.3g} s: limits.step_seconds and its length's.")),
+            (self._step_begun + step, ("TIMEOUT", self._no_answer())),
             (self.begun + most, ("TIMEOUT", f"It took longer than limits.object_seconds, {most:g} s.")),
         ]
         # A call that is under way may have been paid for; its own deadline ends it.
         if self.patience is not None and self._calling_since is None:
             found.append((self._patient_from + self.patience, slow(self.patience)))
         return found
+
+    def _no_answer(self) -> str:
+        """The setting as it is set, and what came on top of it, apart."""
+        earned = f", and {self._earned:.3g} s that its length or its pages earned" if self._earned else ""
+        return f"No answer within limits.step_seconds, {self.limits.step_seconds:g} s{earned}."
 
     def _call(self, begins: bool, now: float) -> None:
         if self._calling_since is not None:

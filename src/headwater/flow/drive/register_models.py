@@ -5,11 +5,21 @@ from headwater.clock import Clock
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.steps import CHOICES
 from headwater.domain.tables import EMBEDDINGS, EVENTS, TEXT_TABLES
-from headwater.flow.models.choice import fitting, known_model, settled, step_of, unheeded
+from headwater.flow.models.choice import (
+    card_of,
+    codes_seen,
+    fitting,
+    known_model,
+    require_same,
+    settled,
+    step_of,
+    unheeded,
+    with_own_models,
+)
 from headwater.flow.models.loaded import models_of
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger
-from headwater.storage.ledger.model_book import change_book, read_book
+from headwater.storage.ledger.model_book import change_book, note_codes, read_book
 from headwater.storage.tables.read_progress import read_progress
 
 
@@ -24,12 +34,26 @@ def settle_models(settings: Settings, ledger: Ledger, clock: Clock) -> None:
     wished = tuple(CHOICES) if is_new else set_by_hand
 
     def settle(book: ModelBook) -> ModelBook:
-        models = models_of(settings if is_new else fitting(settings, book))
+        models = models_of(with_own_models(settings, book.models) if is_new else fitting(settings, book))
         return settled(book, models, empty, clock(), wished)
 
     book = change_book(ledger, settle)
+    note_codes(ledger, codes_seen(settings, book))
     for sentence in unheeded(book, models_of(settings), set_by_hand):
         telemetry.note("setting.unheeded", level="warning", detail=sentence)
+
+
+def check_models(settings: Settings, ledger: Ledger, clock: Clock, name: str | None = None) -> None:
+    """Raises what a run would stumble over: a model that is not there, or is another one by now. Starts no JVM, and
+    loads none. With `name` also the one that a retry is for."""
+    settle_models(settings, ledger, clock)
+    book = read_book(ledger)
+    models = models_of(fitting(settings, book))
+    for step in CHOICES:
+        for known in book.kept(step):
+            require_same(known, card_of(models, step, known.name))
+    if name is not None:
+        step_of(models, name)
 
 
 def register_model(settings: Settings, ledger: Ledger, clock: Clock, name: str) -> KnownModel:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -60,9 +60,18 @@ _OBJECTS_AT_ONCE: Final = 200  # whose texts, all of them, are in the driver's m
 _NOTING: Final = threading.Lock()  # who looked first must not write last
 
 
+class _Held(NamedTuple):
+    """A row of quarantine: its number, the size of its object, and whether it is taken out when it was tried."""
+
+    number: int
+    size: int
+    goes: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Who tries again and with what. `model` does its step in place of the models that are kept."""
+    """Who tries again and with what. `model` does its step in place of the models that are kept; what these left in
+    quarantine stays there, since nothing became of it for who reads their rows."""
 
     writer: TableWriter
     ledger: Ledger
@@ -98,22 +107,27 @@ class Retrying:
             most *= 2
         return total
 
-    def _not_dismissed(self, rows: Iterator[Row]) -> Iterator[tuple[int, int]]:
-        """Of each its number and the size of its object."""
+    def _not_dismissed(self, rows: Iterator[Row]) -> Iterator[_Held]:
+        """Of each its number, the size of its object, and whether it goes when it was tried."""
         while some := list(islice(rows, KEYS_PER_QUERY)):
             let_go = find_dismissals(self.ledger, (QuarantineKey.of(row) for row in some))
-            yield from ((row["seq"], int(row["size"])) for row in some if QuarantineKey.of(row) not in let_go)
+            waiting = (row for row in some if QuarantineKey.of(row) not in let_go)
+            yield from (_Held(row["seq"], int(row["size"]), self._is_tried_by_its_own(row)) for row in waiting)
 
-    def _portion(self, rows: Sequence[tuple[int, int]], spent: dict[str, Spent]) -> Retried:
-        numbers = [number for number, _ in rows]
+    def _is_tried_by_its_own(self, row: Row) -> bool:
+        """Or by those that came after it; a model that is named speaks for itself alone."""
+        return self.model is None or row["fingerprint"] == self.model.fingerprint
+
+    def _portion(self, rows: Sequence[_Held], spent: dict[str, Spent]) -> Retried:
+        numbers = [row.number for row in rows]
         total = Retried(0, 0, 0)
         with self._read(numbers) as (held, pending):
-            for some in grouped(rows, lambda row: row[1], most_bytes=_BYTES_AT_ONCE, most_items=_ROWS_AT_ONCE):
-                within = F.col("held").between(some[0][0], some[-1][0])
+            for some in grouped(rows, lambda row: row.size, most_bytes=_BYTES_AT_ONCE, most_items=_ROWS_AT_ONCE):
+                within = F.col("held").between(some[0].number, some[-1].number)
                 failed = self._derive(pending.where(within), spent)
                 failed += self._embed(held.where(within & (F.col("step") == EMBED.name)), spent)
                 total += Retried(len(some), max(0, len(some) - failed), failed)
-            remove_seqs(self.writer, QUARANTINE, numbers)
+            remove_seqs(self.writer, QUARANTINE, [row.number for row in rows if row.goes])
         return total
 
     @contextmanager
@@ -141,6 +155,12 @@ class Retrying:
         return ordered.persist(StorageLevel.DISK_ONLY)
 
     def _derive(self, pending: DataFrame, spent: dict[str, Spent]) -> int:
+        if self.model is not None:
+            # Several models may have failed on an object, and this one is to try it once.
+            tag = F.lit(f"{self.model.step}/{self.model.fingerprint}")
+            most = {"held": F.min("held"), "attempts": F.max("attempts")}
+            once = pending.groupBy("event_id").agg(*(value.alias(name) for name, value in most.items()))
+            pending = pending.drop("attempts", "only").join(once, ["event_id", "held"]).withColumn("only", tag)
         if is_empty(pending):
             return 0
         work = self._work()

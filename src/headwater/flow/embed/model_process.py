@@ -45,6 +45,7 @@ class ModelProcess:
         self._child: ChildProcess | None = None
         self._most = max(1, self.card.batch_items)
         self._seconds_most = settings.number("limits.step_seconds") + max(0.0, self.card.deadline_seconds)
+        self._limit = f"limits.step_seconds is {settings.number('limits.step_seconds'):g}"
         self._seconds = self._seconds_most
         self._slowest = 0.0  # of those that were answered alone
 
@@ -129,7 +130,7 @@ class ModelProcess:
         while True:
             data = self._child.receive(deadline)
             if data is None:
-                raise self._lost("TIMEOUT", f"The embedder gave no answer in {seconds:.3g} s (limits.step_seconds).")
+                raise self._lost("TIMEOUT", f"The embedder gave no answer in {seconds:.3g} s; {self._limit}.")
             if not data:
                 how, words = self._child.how_it_died(), self._child.last_words()
                 raise self._lost("CRASHED", f"The embedder's process ended: {how}; {words}.")

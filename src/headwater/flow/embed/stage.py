@@ -28,7 +28,7 @@ from headwater.flow import rows as row_ops
 from headwater.flow.embed.budget import cut_back, in_order
 from headwater.flow.embed.texts import Spans, next_texts, texts_of
 from headwater.flow.embed.worker import OUTPUT, STEP, EmbedWork, embed_batches
-from headwater.flow.models.choice import require_same
+from headwater.flow.models.choice import require_same, with_own_models
 from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
 from headwater.flow.partitions import (
@@ -191,7 +191,8 @@ def _embedded(
 ) -> Iterator[Rows]:
     """Rows with vectors, and rows with the reason why there is none. Equal texts meet in one task."""
     workers = writer.spark.sparkContext.defaultParallelism
-    works = [EmbedWork(known.name, writer.settings, clock(), reload, purse) for known in embedders]
+    settings = with_own_models(writer.settings, embedders)
+    works = [EmbedWork(known.name, settings, clock(), reload, purse) for known in embedders]
     if isinstance(texts, pa.Table):
         says = pc.fill_null(texts["text"], "")
         if purse is None:
@@ -235,7 +236,8 @@ def _set_aside(made: Rows, clock: Clock) -> pa.Table:
 
 def _cards(settings: Settings, embedders: Sequence[KnownModel]) -> list[ModelCard]:
     """Refuses a name that now stands for another model, before anything is read."""
-    cards = [load_model(known.name, settings.models).card for known in embedders]
+    sections = with_own_models(settings, embedders).models
+    cards = [load_model(known.name, sections).card for known in embedders]
     for known, card in zip(embedders, cards, strict=True):
         require_same(known, card)
     return cards

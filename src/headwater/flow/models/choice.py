@@ -5,7 +5,7 @@ the way to it is a replay and a flip. A default that changes with Headwater is n
 goes on with the models that its book has.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -15,8 +15,10 @@ from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.steps import CHOICES, EMBED, EXTRACT
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest
 from headwater.flow.models.loaded import Models, models_of
+from headwater.flow.models.own_code import code_digest, directory_of
 from headwater.flow.models.port import ModelCard
-from headwater.setting import DEFAULT, Chosen
+from headwater.flow.models.registry import CODE, DIRECTORY, KIND, find_place, load_model, own_kind
+from headwater.setting import DEFAULT, Chosen, Value
 from headwater.settings import Settings
 
 # What a default of a model that only helps another one was before; the book has no line for such a model.
@@ -54,7 +56,41 @@ def fitting(settings: Settings, book: ModelBook) -> Settings:
             kept = (known for step in helped for known in book.kept(step))
             if any(_is_made_by(models_of(earlier), known) for known in kept):
                 settings = earlier
-    return settings
+    return with_own_models(settings, book.models)
+
+
+def with_own_models(settings: Settings, known: Iterable[KnownModel]) -> Settings:
+    """With what workers and their children must be told of models of one's own: where their modules lie, and what
+    counts as their code. A model whose rows are from before code counted stays the one that it is, until its code is
+    seen to change."""
+    known = tuple(known)
+    names = {*(model.name for model in known), *(settings.text(step.setting) for step in CHOICES.values())}
+    sections = {name: dict(options) for name, options in settings.models.items()}
+    for name in names:
+        if not (place := own_kind(name, settings.models)):
+            continue
+        try:
+            find_place(place)
+            bare = load_model(name, {**sections, name: {KIND: place, **sections.get(name, {}), CODE: ""}}).card
+        except HeadwaterError:
+            continue  # which is told where it is asked for
+        code = code_digest(place)
+        if any((m.name, m.fingerprint) == (name, bare.fingerprint) and m.code in {"", code} for m in known):
+            code = ""
+        told: dict[str, Value] = {KIND: place, DIRECTORY: directory_of(place), CODE: code}
+        sections[name] = {**told, **sections.get(name, {}), DIRECTORY: told[DIRECTORY], CODE: code}
+    return replace(settings, models=sections)
+
+
+def codes_seen(settings: Settings, book: ModelBook) -> dict[str, str]:
+    """Of models of one's own whose fingerprints do not tell their code, what that is now, by fingerprint."""
+    sections = with_own_models(settings, book.models).models
+    own = {model: own_kind(model.name, settings.models) for model in book.models}
+    return {
+        model.fingerprint: code_digest(place)
+        for model, place in own.items()
+        if place and not sections.get(model.name, {}).get(CODE, "none") and not model.code
+    }
 
 
 def _is_made_by(models: Models, known: KnownModel) -> bool:
@@ -99,7 +135,7 @@ def require_same(known: KnownModel, card: ModelCard) -> None:
     if known.fingerprint != card.fingerprint:
         raise Conflict(
             f"{known.step} works with {known.name} {known.fingerprint}, but that name now stands for {card.label} "
-            f"{card.fingerprint}: its version, options or weights have changed. {_way_out(known)}"
+            f"{card.fingerprint}: its version, code, options or weights have changed. {_way_out(known)}"
         )
 
 

@@ -38,7 +38,8 @@ class ModelCard:
 
     A model that produces vectors tells their length as `parameters["dimension"]`. `instant` says that running it again
     is cheaper than remembering its answers. `deadline_seconds` is what a call may take on top of the lake's own limits,
-    waiting and trying again included; up to `concurrency` threads may be in `run` at a time.
+    waiting and trying again included; up to `concurrency` threads may be in `run` at a time. `code` is a digest of the
+    source of a model of one's own, and is filled in for it; whoever sets it says by himself when the code is another.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelCard:
     price_unit: PriceUnit = "call"
     price: float = 0.0
     weights_digest: str = ""
+    code: str = ""
     instant: bool = _not_identity(False)
     deadline_seconds: float = _not_identity(0.0)
     concurrency: int = _not_identity(1)
@@ -60,6 +62,8 @@ class ModelCard:
         """Sixteen hex digits over all that makes a model another model."""
         values = asdict(self)
         identity = {part.name: values[part.name] for part in fields(self) if part.metadata.get("identity", True)}
+        if not self.code:
+            del identity["code"]  # so that who has none is the model that it was before there was such a thing
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from headwater.errors import InvalidRequest
+from headwater.errors import HeadwaterError, InvalidRequest, describe
+from headwater.flow.models.own_code import OwnModel, code_digest, is_own, make_findable, search
 from headwater.flow.models.port import Model
 
 GROUP: Final = "headwater.models"
 KIND: Final = "kind"
+# Told with a model's options to who cannot know them: where its module lies, and what counts as its code.
+DIRECTORY: Final = "source_directory"
+CODE: Final = "source_code"
 
 MODELS: Final[dict[str, str]] = {
     "moonshine": "headwater.flow.models.moonshine:Moonshine",
@@ -48,14 +52,29 @@ def load_model(name: str, sections: Sections | None = None) -> Model:
     # From 1.29 on, onnxruntime reports to its makers from every process, unless it is told not to before it starts.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     options = dict((sections or {}).get(name, {}))
-    build = _find(str(options.pop(KIND, name)), sections or {})
+    kind, code = str(options.pop(KIND, name)), options.pop(CODE, None)
+    search(str(options.pop(DIRECTORY, "")))
+    build = _find(kind, sections or {})
     try:
         inspect.signature(build).bind(**options)
     except TypeError as error:
         known = ", ".join(inspect.signature(build).parameters) or "none"
         raise InvalidRequest(f"[model.{name}] does not fit: {error}. Its options: {known}.") from error
-    model: Model = build(**options)
-    return model
+    try:
+        model: Model = build(**options)
+    except Exception as error:  # a model's own; what it needs belongs into `load`
+        if isinstance(error, HeadwaterError):
+            raise
+        raise InvalidRequest(f"The model {name} cannot be made: {describe(error)}. Mend it, then try again.") from error
+    if not is_own(kind):
+        return model
+    return OwnModel(model, code_digest(kind) if code is None else str(code))
+
+
+def own_kind(name: str, sections: Sections) -> str:
+    """The place of a model of one's own; nothing for any other."""
+    kind = str(sections.get(name, {}).get(KIND, name))
+    return kind if is_own(kind) else ""
 
 
 def is_harmless(name: str, sections: Sections | None = None) -> bool:
@@ -85,6 +104,9 @@ def find_place(place: str) -> Any:
     """What stands at `package.module:Name`."""
     module, _, attribute = place.partition(":")
     try:
+        make_findable(place)
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise InvalidRequest(f"Nothing stands at {place}: {error}. Name it package.module:Name.") from error
+    except Exception as error:  # its own code, which raised while it was imported
+        raise InvalidRequest(f"{module} cannot be imported: {describe(error)}. Mend it, then try again.") from error

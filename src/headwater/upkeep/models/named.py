@@ -38,7 +38,7 @@ def card_of_known(parts: Parts, known: KnownModel) -> ModelCard:
 
 def load_known(parts: Parts, known: KnownModel) -> Model:
     """Conflict where its name stands for another model by now."""
-    model = load_model(known.name, parts.settings.models)
+    model = load_model(known.name, fitting(parts.settings, parts.book()).models)
     require_same(known, model.card)
     model.load()
     return model
