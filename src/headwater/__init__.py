@@ -8,7 +8,7 @@ is fetched when it is first asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwater.closed_lake import migrate, plan_migration, plan_restore, plan_upgrade, restore, upgrade
+    from headwater.closed_lake import doctor, migrate, plan_migration, plan_restore, plan_upgrade, restore, upgrade
     from headwater.cluster import submit
     from headwater.lake import Lake, init, open
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Lake",
     "__version__",
+    "doctor",
     "init",
     "migrate",
     "open",
@@ -28,7 +29,7 @@ __all__ = (
     "upgrade",
 )
 
-_CLOSED = ("migrate", "plan_migration", "plan_restore", "plan_upgrade", "restore", "upgrade")
+_CLOSED = ("doctor", "migrate", "plan_migration", "plan_restore", "plan_upgrade", "restore", "upgrade")
 _HOMES = {**dict.fromkeys(_CLOSED, "headwater.closed_lake"), "submit": "headwater.cluster"}
 
 

@@ -14,6 +14,7 @@ from headwater.setting import Value
 
 if TYPE_CHECKING:
     from headwater.upkeep.backup.restore import Restored, RestorePlan
+    from headwater.upkeep.doctor import Finding
     from headwater.upkeep.migration.migrate import Migrated
     from headwater.upkeep.migration.new_settings import Document
     from headwater.upkeep.migration.plan import MigrationPlan
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Value] | None
 Report = Callable[[str], None]
+
+
+def doctor(directory: str | Path, options: Options = None) -> "list[Finding]":
+    """Whether what the lake needs is there and answers; starts no JVM, changes nothing."""
+    from headwater.upkeep.doctor import examine
+
+    parts = _parts(directory, options)
+    try:
+        return examine(parts)
+    finally:
+        parts.close()
 
 
 def plan_upgrade(directory: str | Path, options: Options = None) -> "UpgradePlan":

@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "rescan",
     "maintain",
     "settings",
+    "doctor",
     "upgrade",
     "migrate",
     "backup",

@@ -17,6 +17,7 @@ from headwater.flow.models.choice import (
     with_own_models,
 )
 from headwater.flow.models.loaded import models_of
+from headwater.flow.models.port import ModelCard
 from headwater.settings import Settings
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.ledger.model_book import change_book, note_codes, read_book
@@ -48,12 +49,25 @@ def check_models(settings: Settings, ledger: Ledger, clock: Clock, name: str | N
     loads none. With `name` also the one that a retry is for."""
     settle_models(settings, ledger, clock)
     book = read_book(ledger)
-    models = models_of(fitting(settings, book))
     for step in CHOICES:
-        for known in book.kept(step):
-            require_same(known, card_of(models, step, known.name))
+        check_cards(settings, book, step)
     if name is not None:
-        step_of(models, name)
+        step_of(models_of(fitting(settings, book)), name)
+
+
+def check_cards(settings: Settings, book: ModelBook, step: str) -> list[ModelCard]:
+    """Of the models that a step is done by, and before there are any of the one that is set; Conflict where a name
+    stands for another model by now."""
+    models = models_of(fitting(settings, book))
+    kept = book.kept(step)
+    if not kept and (CHOICES[step].optional and not models.name_of(CHOICES[step].setting)):
+        return []
+    if not kept:
+        return [models.card(CHOICES[step].setting)]
+    cards = [card_of(models, step, known.name) for known in kept]
+    for known, card in zip(kept, cards, strict=True):
+        require_same(known, card)
+    return cards
 
 
 def register_model(settings: Settings, ledger: Ledger, clock: Clock, name: str) -> KnownModel:
