@@ -2,7 +2,8 @@
 
 Reads   the machine (Java, jars, class archive, disk, loopback), the settings, and every part of the lake, a little
 Writes  one small file into the lake's directory, synced and removed
-Invariant: starts no JVM, changes nothing that a lake keeps, and raises nothing: what is wrong is a line, with the next move.
+Invariant: starts no JVM, changes nothing that a lake keeps, and raises nothing: what is wrong is a line, with the next
+move.
 """
 
 import os
