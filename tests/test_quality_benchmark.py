@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from quality import pictures, speech
 from quality.judged import NONSENSE, ndcg, read_questions, read_texts, recall
+from quality.sentences import ENGLISH
 
 # What a question and its answer may share and still have no word of weight in common.
 LIGHT = set(
@@ -62,3 +64,22 @@ def test_answers_further_down_count_less_and_past_the_tenth_not_at_all(found: st
     answers = frozenset("ab")
     assert ndcg(list(found), answers) == pytest.approx(gain, abs=0.01)
     assert recall(list(found), answers) == share
+
+
+def test_a_sample_of_speech_is_heard_as_much_better_as_the_whole_is_to_be() -> None:
+    clean = list(speech.spoken(ENGLISH[2:4]))
+    sets = {
+        speech.CLEAN: clean,
+        speech.TELEPHONE: [speech.Clip(one.said, speech.telephone(one.samples)) for one in clean[::2]],
+    }
+    new, old = speech.loaded_models().values()
+    for kind, clips in sets.items():
+        ours, theirs = speech.hear(new, clips), speech.hear(old, clips)
+        assert ours.refused == 0
+        assert ours.error <= theirs.error * speech.GOALS[kind], (kind, ours, theirs)
+
+
+def test_a_sample_of_screens_is_read_as_much_better_as_the_whole_is_to_be() -> None:
+    some = list(pictures.screens())[3::16]
+    new, old = (pictures.read_by(name, some) for name in pictures.MODELS)
+    assert new.error(pictures.ALL) <= old.error(pictures.ALL) * pictures.GOAL

@@ -6,7 +6,7 @@ Blanks count; how lines are ordered does not, as long as each stands whole.
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import font_manrope
@@ -21,6 +21,8 @@ from headwater.flow.models.registry import load_model
 from quality import table
 
 MODELS: Final = ("pp-ocr", "rapidocr")
+ALL: Final = "all"
+GOAL: Final = 1 / 5  # the most that the new model may misread, as a share of what the old one does
 FONTS: Final = {
     "sans": sans.SourceSansPro,
     "sans bold": sans.SourceSansProSemibold,
@@ -77,40 +79,57 @@ class Screen:
     picture: Picture
 
 
+@dataclass(slots=True)
+class ReadBy:
+    """By group of screens: characters that one model misread, and how many there are."""
+
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    cpu: float = 0.0
+
+    def add(self, screen: Screen, missed: int) -> None:
+        for group in (ALL, *screen.groups):
+            before, length = self.groups.get(group, (0, 0))
+            self.groups[group] = (before + missed, length + sum(map(len, screen.lines)))
+
+    def error(self, group: str) -> float:
+        missed, length = self.groups[group]
+        return missed / length
+
+
 def report(shorter: bool) -> None:
-    screens = list(_screens())[:: 8 if shorter else 1]
-    wrong: dict[tuple[str, str], list[int]] = {}
-    cpu = dict.fromkeys(MODELS, 0.0)
-    for name in MODELS:
-        model = load_model(name)
-        model.load()
-        for screen in screens:
-            started = time.process_time()
-            read = model.run([screen.picture])[0].text.splitlines()
-            cpu[name] += time.process_time() - started
-            missed, length = _missed(screen.lines, read), sum(map(len, screen.lines))
-            for group in ("all", *screen.groups):
-                held = wrong.setdefault((name, group), [0, 0])
-                held[0], held[1] = held[0] + missed, held[1] + length
-    groups = dict.fromkeys(group for _, group in wrong)
-    share = {key: missed / length for key, (missed, length) in wrong.items()}
+    found = list(screens())[:: 8 if shorter else 1]
+    read = {name: read_by(name, found) for name in MODELS}
     new, old = MODELS
     table.show(
-        f"Pictures: character error of {len(screens)} screens, blanks included",
+        f"Pictures: character error of {len(found)} screens, blanks included",
         ("screens", *MODELS, "ratio"),
-        [(group, *(table.percent(share[name, group]) for name in MODELS),
-          table.ratio(share[new, group], share[old, group])) for group in groups],
+        [(group, *(table.percent(read[name].error(group)) for name in MODELS),
+          table.ratio(read[new].error(group), read[old].error(group))) for group in read[new].groups],
     )  # fmt: skip
     table.show(
-        "Pictures: CPU seconds a screen", ("", *MODELS), [("all", *(cpu[name] / len(screens) for name in MODELS))]
+        "Pictures: CPU seconds a screen", ("", *MODELS), [("all", *(read[name].cpu / len(found) for name in MODELS))]
     )
+    print()
+    table.goal("character error:", read[new].error(ALL), read[old].error(ALL) * GOAL)
 
 
-def _screens() -> Iterator[Screen]:
+def read_by(name: str, found: Sequence[Screen]) -> ReadBy:
+    model = load_model(name)
+    model.load()
+    read = ReadBy()
+    for screen in found:
+        started = time.process_time()
+        lines = model.run([screen.picture])[0].text.splitlines()
+        read.cpu += time.process_time() - started
+        read.add(screen, _missed(screen.lines, lines))
+    return read
+
+
+def screens() -> Iterator[Screen]:
     """Each screen twice, so that fonts, sizes, themes and damage meet in turns."""
     number = 0
-    for language, screens in SCREENS.items():
-        for lines in screens * (2 if language == "English" else 3):
+    for language, shown in SCREENS.items():
+        for lines in shown * (2 if language == "English" else 3):
             font, theme, damage = (list(each)[number % len(each)] for each in (FONTS, THEMES, DAMAGE))
             size = SIZES[number // 2 % len(SIZES)]
             picture = DAMAGE[damage](_draw(lines, FONTS[font], size, *THEMES[theme]))

@@ -13,6 +13,13 @@ def show(title: str, head: Sequence[str], lines: Sequence[Sequence[object]]) -> 
         print("  ".join([first, *others]).rstrip())
 
 
+def goal(what: str, figure: float, most: float) -> bool:
+    """One line: the figure, what it may be at most, and whether it is."""
+    is_reached = figure <= most
+    print(f"goal: {what} {percent(figure)}, at most {percent(most)}: {'reached' if is_reached else 'NOT reached'}")
+    return is_reached
+
+
 def percent(share: float) -> str:
     return f"{share * 100:.2f} %" if share < 0.1 else f"{share * 100:.1f} %"
 
