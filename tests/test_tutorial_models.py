@@ -58,8 +58,12 @@ def test_the_page_is_walked_from_quote_to_retirement(
         for name in CALLS:
             reader.quietly(f"put {RECORDINGS / name} --customer acme")
         reader.quietly("run --once")
+        monkeypatch.delenv("HEADWATER_MODELS_TRANSCRIBE")
+        monkeypatch.delenv("HEADWATER_MODELS_EMBED")
 
-        reader.does("models", "pocketsphinx 5.1.1", "active", "lexical 1")
+        offer = "moonshine is better than pocketsphinx 5.1.1 for transcribe: "
+        bring_in = "Bring it in: headwater replay transcribe --model moonshine"
+        reader.does("models", "pocketsphinx 5.1.1", "active", "lexical 1", offer, bring_in)
         rows = ("bytes to read", "reads by storage class", "answers remembered", "model calls", "model seconds")
         quote = ("from standard", " at the pace of pocketsphinx 5.1.1", "money", "rows", "vectors", "time")
         reader.does("replay transcribe --model whisper --dry-run", "objects to do.", *rows, *quote)
