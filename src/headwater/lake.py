@@ -6,7 +6,7 @@ What people do every day is a method of `Lake`; the rest is behind `lake.models`
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from headwater.domain.model_book import ModelBook
     from headwater.flow.drive.pending import Pending
+    from headwater.flow.imports.import_rows import Imported, Reject
+    from headwater.flow.imports.row_source import Row
     from headwater.flow.land import Landed
     from headwater.flow.search import SearchAnswer
     from headwater.upkeep.run import Ran
@@ -140,6 +142,39 @@ class Lake(FormerNames):
             "clock": self._parts.clock,
         }
         return land_lines(self._parts.log_to_write, lines, customer, **about)
+
+    def put_rows(
+        self,
+        rows: object,
+        *,
+        customer: str | None = None,
+        map: Mapping[str, str] | None = None,
+        at: Moment | None = None,
+        dry_run: bool = False,
+        encoding: str | None = None,
+        delimiter: str | None = None,
+        on_reject: "Callable[[Reject, Row], None] | None" = None,
+        progress: Callable[[int, float | None], None] | None = None,
+    ) -> "Imported":
+        """Each row is a message, or a file that it names: of a DataFrame of pandas or Polars, a table of Arrow, dicts,
+        or of CSV, JSON lines and Parquet by their paths (`-` is standard input).
+
+        `map` says which column is the id, customer, at, text, file or thread where it is not called so; all others are
+        the meta. Rows that are no good are counted in the answer, by their reasons, and `on_reject` hears each.
+        """
+        from headwater.flow.imports.columns import ColumnMap
+        from headwater.flow.imports.import_rows import Importing, import_rows
+        from headwater.flow.imports.row_source import open_sources, rows_of
+
+        parts, columns = self._parts, ColumnMap.of(map)
+        how: dict[str, Any] = {"customer": customer, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
+        how |= {"on_reject": on_reject, "progress": progress}
+        paths = [rows] if isinstance(rows, str | Path) else rows
+        if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
+            sources = open_sources(paths, encoding=encoding, delimiter=delimiter)
+        else:
+            sources = rows_of(rows)
+        return import_rows(sources, Importing(parts.raw_store, parts.log_to_write, columns, **how))
 
     def get(self, id: str, *, customer: str | None = None) -> Iterator[bytes]:
         """The raw bytes behind an id or a path, in pieces, verified against their checksum.

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -67,6 +68,43 @@ def _terminal_progress() -> "Progress":
 
     columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console(stderr=True), refresh_per_second=4)
+
+
+class RowBar:
+    """Rows as they are taken: how many, how quickly and how long yet, on a terminal; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = _row_progress() if sys.stderr.isatty() else None
+        self._task: TaskID | None = None
+        self._rows = 0
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> "RowBar":
+        if self._progress is not None:
+            self._progress.start()
+            self._task = self._progress.add_task("import", total=None, rows="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, rows: int, place: float | None) -> None:
+        """`place` is how far the source is read, 0 to 1, where that is known."""
+        self._rows += rows
+        if self._progress is not None and self._task is not None:
+            rate = self._rows / max(1e-3, time.monotonic() - self._begun)
+            told = f"{self._rows:,} rows, {rate:,.0f} rows/s"
+            self._progress.update(self._task, total=place and 1.0, completed=place or 0.0, rows=told)
+
+
+def _row_progress() -> "Progress":
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from headwater.cli.output import console
+
+    columns = (TextColumn("{task.description:<10}"), BarColumn(30), TextColumn("{task.fields[rows]}"))
+    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), refresh_per_second=4)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -25,13 +26,39 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 )
 @click.argument("sources", nargs=-1, metavar="[FILE|DIR|GLOB]…")
 @click.option("--text", "texts", multiple=True, help="A chat message instead of files.")
-@click.option("--customer", required=True, metavar="NAME", help="Whose it is.")
+@click.option("--customer", metavar="NAME", help="Whose it is; of --from, of rows that do not say.")
 @click.option("--id", "event_id", metavar="ID", help="The event's id: the same id twice is one event.")
 @click.option("--id-prefix", metavar="PREFIX", help="Of lines on stdin: their ids are PREFIX-1, PREFIX-2, and so on.")
 @click.option("--at", type=Moment(), metavar="TIME", help="When it happened. Default: the file's time; now for text.")
 @click.option("--follow-links", is_flag=True, help="Follow links in directories and globs, too.")
+@click.option("--from", "tables", multiple=True, metavar="FILE|DIR|-", help="Rows of CSV, JSON lines or Parquet.")
+@click.option(
+    "--map", "pairs", multiple=True, metavar="FIELD=COLUMN,…", help="Of --from: id=ticket,text=body, and so on."
+)
+@click.option("--dry-run", is_flag=True, help="Of --from: show the first rows and what is wrong, store nothing.")
+@click.option("--encoding", metavar="NAME", help="Of --from: such as latin-1. Default: UTF-8.")
+@click.option("--delimiter", metavar="SIGN", help="Of --from: between cells. Default: as the header has it.")
+@click.option("--rejects", type=click.Path(path_type=Path), metavar="FILE", help="Of --from: write bad rows there.")
 @with_session
-def command(session: Session, sources: tuple[str, ...], texts: tuple[str, ...], **about: Any) -> None:
+def command(session: Session, tables: tuple[str, ...], pairs: tuple[str, ...], **given: Any) -> None:
+    rows = {name: given.pop(name) for name in ("dry_run", "encoding", "delimiter", "rejects")}
+    if tables:
+        from headwater.cli.import_rows import import_rows
+
+        if given["sources"] or given["texts"] or given["event_id"] or given["id_prefix"]:
+            raise InvalidRequest(
+                "--from stands alone: its rows name their texts, files and ids. Put others by themselves."
+            )
+        import_rows(session, tables, pairs, customer=given["customer"], at=given["at"], **rows)
+        return
+    if pairs or any(rows.values()):
+        raise InvalidRequest("--map, --dry-run, --encoding, --delimiter and --rejects are of --from. Name its file.")
+    if not given["customer"]:
+        raise InvalidRequest("Missing option --customer: whose it is. Help: headwater put --help")
+    put_things(session, **given)
+
+
+def put_things(session: Session, sources: tuple[str, ...], texts: tuple[str, ...], **about: Any) -> None:
     from headwater.cli.progress import Bars
 
     tally = _Tally(every=session.as_json)

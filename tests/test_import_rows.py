@@ -1,0 +1,199 @@
+"""Imports: every row of a table that somebody has is an event, or a reject that says where and why."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lakes import parts_of
+
+from headwater import lake as lakes
+from headwater.cli.main import main
+from headwater.errors import InvalidRequest, NotFound
+
+HEADER = "ticket,account,created,body,conv,channel,minutes\n"
+MAP = {"id": "ticket", "customer": "account", "at": "created", "text": "body", "thread": "conv"}
+GOOD = "t1,acme,2026-03-01T10:00:00Z,where is my refund,c1,phone,7\n"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Any:
+    with lakes.init(tmp_path / "lake") as lake:
+        yield lake
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+    def written(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return written
+
+
+def events(lake: lakes.Lake) -> list[dict[str, Any]]:
+    """What was published, in order."""
+    found = []
+    for _, data in parts_of(lake).log_to_write.segments(0):  # type: ignore[attr-defined]
+        found += [json.loads(line)["event"] for line in data.splitlines()]
+    return found
+
+
+def test_columns_are_mapped_by_name_or_as_told_and_all_others_are_meta(lake: lakes.Lake, write: Any) -> None:
+    imported = lake.put_rows(write("a.csv", HEADER + GOOD), map=MAP)
+    assert (imported.rows, imported.stored, imported.rejected) == (1, 1, 0)
+    (event,) = events(lake)
+    assert event["event_id"] == "t1" and event["customer"] == "acme" and event["thread"] == "c1"
+    assert event["occurred_at"] == "2026-03-01T10:00:00.000Z" and event["text"] == "where is my refund"
+    assert event["meta"] == {"channel": "phone", "minutes": "7"}
+    lake.put_rows(write("b.csv", "ID,Text,Customer,extra\n1,hello,acme,x\n"))
+    assert [events(lake)[1][name] for name in ("event_id", "text", "meta")] == ["1", "hello", {"extra": "x"}]
+    (columns,) = lake.put_rows(
+        write("b.csv", "ID,Text,Customer,extra\n1,hello,acme,x\n"), dry_run=True
+    ).columns.values()
+    assert columns == {"ID": "id", "Text": "text", "Customer": "customer", "extra": "meta.extra"}
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (HEADER + GOOD, None),
+        (("\ufeff" + HEADER + GOOD).encode(), None),
+        ((HEADER + GOOD).replace("\n", "\r\n"), None),
+        ((HEADER + GOOD).replace(",", ";"), None),
+        ((HEADER + GOOD).replace(",", "\t"), None),
+        ((HEADER + GOOD).encode("utf-16"), None),
+        ((HEADER + GOOD).encode("latin-1"), "latin-1"),
+        (HEADER.replace("account", '"account"') + "\n\n" + GOOD.rstrip("\n"), None),
+    ],
+)
+def test_every_way_to_write_csv_is_read(
+    lake: lakes.Lake, write: Any, content: str | bytes, encoding: str | None
+) -> None:
+    lake.put_rows(write("a.csv", content), map=MAP, encoding=encoding)
+    (event,) = events(lake)
+    assert (event["event_id"], event["text"], event["meta"]["minutes"]) == ("t1", "where is my refund", "7")
+
+
+def test_a_bad_row_is_told_with_its_line_and_costs_only_itself(lake: lakes.Lake, write: Any) -> None:
+    rows = [
+        GOOD,
+        't2,acme,1772359200,"two\nlines, and a ""quote""",c1,,\n',
+        "t3,acme,soon,no time,c1,phone,7\n",
+        "t4,acme,2026-03-01,,c1,phone,7\n",
+        "t5,acme,2026-03-01,too few\n",
+        "t6,,2026-03-01,whose?,c1,phone,7\n",
+        "t7,acme,1772359200123,in thousandths,c1,phone,7\n",
+    ]
+    told: list[tuple[int, str]] = []
+    path = write("a.csv", (HEADER + "".join(rows)).encode() + b"t8,acme,2026-03-01,caf\xe9,c1,phone,7\n")
+    imported = lake.put_rows(path, map=MAP, on_reject=lambda reject, _: told.append((reject.line, reject.reason)))
+    assert (imported.rows, imported.stored, imported.rejected) == (8, 3, 5)
+    assert [line for line, _ in told] == [5, 6, 7, 8, 10]
+    assert {reason.split(",")[0].split(":")[0] for _, reason in told} == {
+        "its time is neither ISO 8601 nor a number since 1970", "neither a text nor a file",
+        "another number of cells than the header has", "no customer", "not utf-8",
+    }  # fmt: skip
+    assert [event["event_id"] for event in events(lake)] == ["t1", "t2", "t7"]
+    assert events(lake)[1]["text"] == 'two\nlines, and a "quote"' and "meta" not in events(lake)[1]
+    assert events(lake)[1]["occurred_at"] == "2026-03-01T10:00:00.000Z"
+    assert events(lake)[2]["occurred_at"] == "2026-03-01T10:00:00.123Z"
+    (first,) = (about["first"] for about in imported.to_dict()["reasons"] if "time" in about["reason"])
+    assert first == [{"source": str(path), "line": 5}]
+
+
+def test_rows_without_an_id_are_the_same_events_when_they_come_again(lake: lakes.Lake, write: Any) -> None:
+    content = "customer,text\nacme,yes\nacme,yes\nacme,no\n"
+    for name in ("a.csv", "copy.csv"):
+        lake.put_rows(write(name, content))
+    ids = [event["event_id"] for event in events(lake)]
+    assert len(set(ids)) == 3 and ids[:3] == ids[3:]
+
+
+def test_json_lines_keep_their_types_and_name_what_is_no_row(lake: lakes.Lake, write: Any) -> None:
+    good = {"id": 1, "text": "hello", "at": 1772359200, "n": 5, "deep": {"a": [1, 2]}, "none": None}
+    lines = [json.dumps(good), "{", "[1]", "", '{"id": 2, "text": "\\ud800"}', json.dumps({"id": 3, "text": "bye"})]
+    imported = lake.put_rows(write("a.jsonl", "\n".join(lines)), customer="acme")
+    assert (imported.stored, imported.rejected) == (2, 3)
+    assert events(lake)[0]["meta"] == {"n": 5, "deep": {"a": [1, 2]}} and events(lake)[0]["event_id"] == "1"
+    assert [about["first"][0]["line"] for about in imported.to_dict()["reasons"]] == [2, 3, 5]
+    lake.put_rows(write("list.json", json.dumps([good, {"text": "x", "id": "4"}])), customer="acme")
+    assert [event["event_id"] for event in events(lake)] == ["1", "3", "1", "4"]
+
+
+def test_parquet_frames_tables_and_dicts_are_the_same_rows(lake: lakes.Lake, tmp_path: Path) -> None:
+    at = datetime(2026, 3, 1, 10, tzinfo=UTC)
+    rows = [
+        {"id": "a", "text": "one", "at": at, "n": 1.5, "s": None},
+        {"id": "b", "text": "two", "at": at, "n": None, "s": "x"},
+    ]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "a.parquet")
+    for given in (tmp_path / "a.parquet", table, pd.DataFrame(rows), table.to_reader(), iter(rows), rows):
+        assert lake.put_rows(given, customer="acme").stored == 2
+    first, *others = [events(lake)[start : start + 2] for start in range(0, 12, 2)]
+    assert all(other == first for other in others)
+    assert [event.get("meta") for event in first] == [{"n": 1.5}, {"s": "x"}]
+    with pytest.raises(InvalidRequest, match="DataFrame"):
+        lake.put_rows(5)
+
+
+def test_a_row_may_name_a_file_beside_it_and_none_elsewhere(lake: lakes.Lake, write: Any, tmp_path: Path) -> None:
+    (tmp_path / "in" / "calls").mkdir(parents=True)
+    (tmp_path / "in" / "calls" / "a.pdf").write_bytes(b"%PDF-1.4 not much")
+    write("secret.pdf", b"%PDF-1.4 secret")
+    header = "id,customer,at,file,thread,channel\n"
+    rows = [
+        f"{n},acme,2026-03-01,{file},c1,phone\n"
+        for n, file in enumerate(["calls/a.pdf", "../secret.pdf", f"{tmp_path}/secret.pdf", "none.pdf"])
+    ]
+    imported = lake.put_rows(write("in/a.csv", header + "".join(rows)))
+    assert (imported.stored, imported.rejected) == (1, 3)
+    (event,) = events(lake)
+    assert event["meta"] == {"channel": "phone"} and event["thread"] == "c1" and event["modality"] == "document"
+    assert parts_of(lake).raw_store.head(event["pointer"]["path"]) is not None
+
+
+def test_a_dry_run_shows_first_rows_and_stores_nothing(lake: lakes.Lake, write: Any, capsys: Any) -> None:
+    path = write("a.csv", HEADER + GOOD + "t2,acme,soon,x,c1,phone,7\n")
+    pairs = ",".join(f"{field}={column}" for field, column in MAP.items())
+    directory = str(lake.settings.lake)
+    assert main(["--lake", directory, "put", "--from", str(path), "--map", pairs, "--dry-run"]) == 6
+    shown = capsys.readouterr().out
+    assert "where is my refund" in shown and "channel" in shown and "line 3" in shown
+    assert events(lake) == []
+    assert main(["--lake", directory, "--json", "put", "--from", str(path), "--map", pairs]) == 6
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["stored"], answer["rejected"], answer["rejects"][0]["line"]) == (1, 1, 3)
+    assert len(events(lake)) == 1
+
+
+def test_what_holds_no_rows_is_told_and_what_is_empty_is_nothing(lake: lakes.Lake, write: Any, tmp_path: Path) -> None:
+    for content, why in (("a,b\n1,2\n", "text or the file|text=…"), ("text\nhi\n", "no column nowhere")):
+        with pytest.raises(InvalidRequest, match=why):
+            lake.put_rows(write("a.csv", content), map={"id": "nowhere"} if "nowhere" in why else None, customer="acme")
+    with pytest.raises(NotFound):
+        lake.put_rows(tmp_path / "nothing.csv")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(NotFound, match="holds no file of rows"):
+        lake.put_rows(tmp_path / "folder")
+    assert lake.put_rows(write("a.csv", "text,id\n"), customer="acme").rows == 0
+    assert lake.put_rows([], customer="acme").rows == 0
+    assert events(lake) == []
+
+
+def test_a_quote_that_nobody_closes_is_one_bad_row(lake: lakes.Lake, write: Any) -> None:
+    imported = lake.put_rows(write("a.csv", 'id,text\n1,good\n2,"bad\n3,swallowed\n'), customer="acme")
+    assert (imported.stored, imported.rejected) == (1, 1)
+    assert imported.to_dict()["reasons"][0]["first"][0]["line"] == 3
+
+
+def test_headers_that_are_twice_there_or_empty_have_names_of_their_own(lake: lakes.Lake, write: Any) -> None:
+    lake.put_rows(write("a.csv", "id,text,tag,tag,\n1,hello,a,b,c\n"), customer="acme")
+    assert events(lake)[0]["meta"] == {"tag": "a", "tag_2": "b", "column_5": "c"}
