@@ -21,8 +21,8 @@ index = LanceIndex(str(directory), resolve(directory, {}, {}, {}))
 drawn, own = np.random.default_rng(0), psutil.Process()
 now, made, seen = datetime.datetime.now(datetime.UTC), 0, []
 about = {"customer": "acme", "modality": "chat", "model": "m", "source_model": "x", "locator": None, "pointer": None}
-prints = {"source_fingerprint": "f" * 16, "fingerprint": "a" * 16, "occurred_at": now}
-types = [EMBEDDINGS.schema.field("vector"), EMBEDDINGS.schema.field("occurred_at")]
+prints = {"source_fingerprint": "f" * 16, "fingerprint": "a" * 16, "occurred_at": now, "meta": None}
+types = [EMBEDDINGS.schema.field(name) for name in ("vector", "occurred_at", "meta")]
 
 def bring(count):
     global made

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, Unavailable
 from headwater.settings import Settings
-from headwater.storage.index.allocator import give_back
 from headwater.storage.index.lance_conflict import again_after_conflict, unless_conflict
 from headwater.storage.index.lance_connection import connect_lance
 from headwater.storage.index.lance_entries import (
@@ -150,7 +149,6 @@ class LanceIndex:
         with self._translated():
             for table in self._all_tables():
                 unless_conflict(partial(self._organise, table))
-        give_back()
 
     def _organise(self, table: "Table") -> None:
         try:

@@ -7,6 +7,8 @@ decided here.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from headwater.storage.index.allocator import give_back
+
 if TYPE_CHECKING:
     from lancedb.table import Table
 
@@ -43,6 +45,7 @@ def organise(table: "Table") -> None:
     crowded = _small_files(table) > SMALL_FILES + rows // ROWS_PER_SMALL_FILE
     if tail > max(TAIL_ROWS, rows // TAIL_SHARE) or crowded:
         table.optimize(cleanup_older_than=KEEP_VERSIONS)
+        give_back()  # now, and not whenever a stream finds nothing to organise: it looks at all that is held
 
 
 def _train(table: "Table", rows: int, trained: str | None) -> None:
