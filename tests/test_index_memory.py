@@ -20,9 +20,8 @@ directory = Path(sys.argv[1])
 index = LanceIndex(str(directory), resolve(directory, {}, {}, {}))
 drawn, own = np.random.default_rng(0), psutil.Process()
 now, made, seen = datetime.datetime.now(datetime.UTC), 0, []
-about = {"customer": "acme", "modality": "chat", "model": "m", "source_model": "x", "locator": None, "pointer": None}
-prints = {"source_fingerprint": "f" * 16, "fingerprint": "a" * 16, "occurred_at": now, "meta": None}
-types = [EMBEDDINGS.schema.field(name) for name in ("vector", "occurred_at", "meta")]
+about = {"customer": "acme", "modality": "chat", "model": "m", "source_model": "x", "occurred_at": now}
+prints = {"source_fingerprint": "f" * 16, "fingerprint": "a" * 16}
 
 def bring(count):
     global made
@@ -31,11 +30,8 @@ def bring(count):
         vector = drawn.normal(size=1024).astype(np.float32).tolist()
         named = {"chunk_id": f"c{number}", "object_id": f"o{number}", "text": f"line {number}", "seq": number}
         rows.append({**named, **about, **prints, "vector": vector})
-    table, made = pa.Table.from_pylist(rows), made + count
-    for field in types:
-        place = table.schema.get_field_index(field.name)
-        table = table.set_column(place, field.name, table[field.name].cast(field.type))
-    index.upsert(table)
+    made += count
+    index.upsert(pa.Table.from_pylist(rows, schema=EMBEDDINGS.schema))  # what is not given is null
     index.set_position(made, "x")
 
 """
