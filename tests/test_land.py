@@ -28,6 +28,7 @@ from headwater.flow.land import (
     land_stream,
     land_text,
 )
+from headwater.flow.store_file import UnsupportedKind
 from headwater.storage.log.directory_log import DirectoryLog
 from headwater.storage.raw.directory_store import DirectoryRawStore
 
@@ -153,24 +154,26 @@ def test_many_files_give_one_result_each_in_order_and_a_bad_one_costs_only_itsel
     _file(inbox, "deep/a.wav", b"another")
     _file(inbox, "deep/c.png")
     os.mkfifo(inbox / "pipe.wav")
-    results = list(land_many(raw, log, [inbox, inbox / "gone.wav", f"{inbox}/*.flac"], "acme"))
+    named = [inbox, _file(inbox.parent / "more", "a.wav", b"more"), inbox / "gone.wav", f"{inbox}/*.flac"]
+    results = list(land_many(raw, log, named, "acme"))
     kinds = [(Path(result.source).name, result.status, type(result.error)) for result in results]
     assert kinds == [
         ("a.wav", "stored", type(None)),
-        ("b.exe", "failed", InvalidRequest),
+        ("b.exe", "failed", UnsupportedKind),
         ("pipe.wav", "failed", InvalidRequest),
-        ("a.wav", "failed", Conflict),
+        ("a.wav", "stored", type(None)),
         ("c.png", "stored", type(None)),
+        ("a.wav", "failed", Conflict),
         ("gone.wav", "failed", NotFound),
         ("*.flac", "failed", NotFound),
     ]
-    assert len(_events(log)) == 2
+    assert [event.object_id for event in _events(log)][1] == "audio/acme/2026-01-31/deep/a.wav"
+    assert len(_events(log)) == 3
 
 
 def test_of_files_with_one_name_the_first_is_kept(raw: DirectoryRawStore, log: DirectoryLog, inbox: Path) -> None:
-    for number in range(20):
-        _file(inbox, f"{number:02}/call.wav", b"%d" % number * 100_000)
-    results = list(land_many(raw, log, [inbox], "acme"))
+    named = [_file(inbox, f"{number:02}/call.wav", b"%d" % number * 100_000) for number in range(20)]
+    results = list(land_many(raw, log, named, "acme"))
     assert [result.status for result in results] == ["stored"] + ["failed"] * 19
     assert b"".join(raw.chunks("audio/acme/2026-01-31/call.wav"))[:1] == b"0"
 
@@ -228,7 +231,7 @@ def test_a_log_that_fails_is_the_failure_of_every_file_it_should_have_announced(
     _file(inbox, "b.exe")
     (tmp_path / "log").write_text("a file where the log should be")
     results = list(land_many(raw, DirectoryLog(tmp_path / "log", 48), [inbox], "acme"))
-    assert [type(result.error) for result in results] == [Unavailable, InvalidRequest]
+    assert [type(result.error) for result in results] == [Unavailable, UnsupportedKind]
     assert all(result.event is None for result in results)
 
 

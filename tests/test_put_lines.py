@@ -188,4 +188,5 @@ def test_an_empty_input_is_no_failure(lake: Path) -> None:
         "results": [],
         "summary": {"stored": 0, "already_there": 0, "failed": 0},
         "skipped": [],
+        "unsupported": {},
     }

@@ -67,16 +67,19 @@ class Lake(FormerNames):
         id: str | None = None,
         at: Moment | None = None,
         follow_links: bool = False,
+        skip_unsupported: bool = False,
         collect: bool = False,
     ) -> "list[Landed]":
         """Store files, directories or globs and publish their events; one result for each file.
 
         When all are done, the first that failed is raised; with `collect`, failures are results too. A link that is
-        named is followed; one in a directory, or that a glob finds, only with `follow_links`.
+        named is followed; one in a directory, or that a glob finds, only with `follow_links`. A file whose kind is not
+        taken is a failure, or with `skip_unsupported` skipped.
         """
         from headwater.flow.land import require_landed
 
-        landed = list(self.iter_put(*patterns, customer=customer, id=id, at=at, follow_links=follow_links))
+        how: dict[str, Any] = {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
+        landed = list(self.iter_put(*patterns, customer=customer, id=id, at=at, **how))
         return landed if collect else require_landed(landed)
 
     def iter_put(
@@ -86,25 +89,33 @@ class Lake(FormerNames):
         id: str | None = None,
         at: Moment | None = None,
         follow_links: bool = False,
+        skip_unsupported: bool = False,
     ) -> "Iterator[Landed]":
         """As `put`, for more files than one wants to hold the results of: each is stored when its result is asked for,
         and one that failed is a result."""
+        from headwater.flow.known_files import KnownFiles
+        from headwater.flow.lake_places import LakePlaces
         from headwater.flow.land import land_many
 
         parts = self._parts
         about: dict[str, Any] = {
             "event_id": id,
             "at": to_moment(at),
-            "follow_links": follow_links,
             "clock": parts.clock,
+            "known": KnownFiles(parts.ledger),
         }
+        about |= {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
+        about["places"] = LakePlaces(parts.settings)
         return land_many(parts.raw_store, parts.log_to_write, patterns, customer, **about)
 
     def put_text(self, text: str, *, customer: str, id: str | None = None, at: Moment | None = None) -> "Landed":
-        """A chat line; it needs no raw object."""
+        """A chat line; it needs no raw object. Conflict where the customer's id is known to be another text's."""
+        from headwater.flow.known_files import KnownFiles
         from headwater.flow.land import land_text
 
-        return land_text(self._parts.log_to_write, text, customer, event_id=id, at=to_moment(at) or self._parts.clock())
+        parts = self._parts
+        about: dict[str, Any] = {"event_id": id, "known": KnownFiles(parts.ledger) if id else None}
+        return land_text(parts.log_to_write, text, customer, at=to_moment(at) or parts.clock(), **about)
 
     def put_lines(
         self,
@@ -165,10 +176,11 @@ class Lake(FormerNames):
         from headwater.flow.imports.columns import ColumnMap
         from headwater.flow.imports.import_rows import Importing, import_rows
         from headwater.flow.imports.row_source import open_sources, rows_of
+        from headwater.flow.known_files import KnownFiles
 
         parts, columns = self._parts, ColumnMap.of(map)
         how: dict[str, Any] = {"customer": customer, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
-        how |= {"on_reject": on_reject, "progress": progress}
+        how |= {"on_reject": on_reject, "progress": progress, "known": KnownFiles(parts.ledger)}
         paths = [rows] if isinstance(rows, str | Path) else rows
         if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
             sources = open_sources(paths, encoding=encoding, delimiter=delimiter)

@@ -2,31 +2,32 @@
 
 Reads   files, directories, globs, streams, chat text
 Writes  the raw store, then the pointer log
-Key     the object's path; the same file twice is one object and one event.
+Key     the object's path; the same file twice is one object and one event, also when it was touched in between.
 Invariant: an object is durable before its event is published. A crash between the two leaves an orphan that
 `find_orphans` finds, never an event without bytes; a result is given only once its event is published.
 """
 
 import hashlib
-import os
 import uuid
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from headwater import faults
 from headwater.clock import Clock, utc_now
 from headwater.domain.event import EVENT_BYTES_MAX, Event
-from headwater.domain.keys import chat_key, raw_key
-from headwater.domain.modality import CONTENT_TYPES, Modality, classify
+from headwater.domain.keys import chat_key
+from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
 from headwater.errors import HeadwaterError, InvalidRequest
-from headwater.flow.sources import Skipped, Source, expand, unreadable
+from headwater.flow.known_files import KnownFiles
+from headwater.flow.lake_places import LakePlaces
+from headwater.flow.sources import Skipped, Source, expand
+from headwater.flow.store_file import Putting, Stored, UnsupportedKind, store_file, store_stream, to_millisecond
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.raw.store import ObjectStat, RawStore
 
@@ -40,13 +41,17 @@ Status = Literal["stored", "already there", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What became of one file or text: `event` is there if it arrived, `error` if it failed, `reason` if skipped."""
+    """What became of one file or text: `event` is there if it arrived, `error` if it failed, `reason` if skipped.
+
+    `unsupported` is the ending of a file whose kind is not taken, whether that is a failure or was to be skipped.
+    """
 
     source: str
     status: Status
     event: Event | None = None
     error: HeadwaterError | None = None
     reason: str | None = None
+    unsupported: str | None = None
 
 
 def land_file(
@@ -57,9 +62,10 @@ def land_file(
     *,
     event_id: str | None = None,
     at: datetime | None = None,
+    known: KnownFiles | None = None,
 ) -> Landed:
-    """`at` is the file's time of modification unless told, so the same file twice is one event."""
-    landed = _store_file(raw, Source(str(path)), customer, event_id, at)
+    """`at` is the file's time of modification unless told. `known` is what makes a file that was touched the same."""
+    landed = _landed(str(path), store_file(Putting(raw, customer, event_id, at, known), Source(str(path))))
     _publish(log, [landed])
     return landed
 
@@ -75,15 +81,27 @@ def land_stream(
     event_id: str | None = None,
 ) -> Landed:
     """`name` says by its ending what the bytes are."""
-    landed = _store(raw, stream, name, customer, event_id, at)
+    landed = _landed(name, store_stream(Putting(raw, customer, event_id), stream, name, at))
     _publish(log, [landed])
     return landed
 
 
-def land_text(log: PointerLog, text: str, customer: str, *, at: datetime, event_id: str | None = None) -> Landed:
+def land_text(
+    log: PointerLog,
+    text: str,
+    customer: str,
+    *,
+    at: datetime,
+    event_id: str | None = None,
+    known: KnownFiles | None = None,
+) -> Landed:
     """A chat message travels inline and needs no raw object; without an id it gets a fresh one."""
     event = text_event(text, customer, event_id or str(uuid.uuid4()), at)
+    if event_id and known:
+        known.check_id(event)
     log.publish([event])
+    if event_id and known:
+        known.note_id(event)
     return Landed(event.object_id, "stored", event)
 
 
@@ -91,7 +109,7 @@ def text_event(text: str, customer: str, event_id: str, at: datetime) -> Event:
     """A message as an event, checked; publish many of them at once where there are many."""
     data = _checked_text(text)
     pointer = Pointer(chat_key(customer, event_id), len(data), "text/plain", hashlib.sha256(data).hexdigest())
-    event = Event(event_id, Modality.CHAT, customer, pointer, _to_millisecond(at), text)
+    event = Event(event_id, Modality.CHAT, customer, pointer, to_millisecond(at), text)
     # A letter may take six in JSON; a short text fits whatever it holds.
     if len(data) > EVENT_BYTES_MAX // 8 and len(event.to_json().encode()) > EVENT_BYTES_MAX:
         raise InvalidRequest("The text holds too many control characters to travel in a log. Put it as a PDF.")
@@ -107,20 +125,25 @@ def land_many(
     event_id: str | None = None,
     at: datetime | None = None,
     follow_links: bool = False,
+    skip_unsupported: bool = False,
+    known: KnownFiles | None = None,
+    places: LakePlaces | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Landed]:
     """One result for each file, in order; events are published in batches, and no result comes before its event.
 
     Links in a directory, or that a glob finds, are skipped unless `follow_links`; one that is named is followed.
+    A file whose kind is not taken is a failure, or with `skip_unsupported` skipped.
     """
-    sources = expand(patterns, follow_links=follow_links)
-    batch = _Batch(log, clock)
+    sources = expand(patterns, follow_links=follow_links, places=places)
+    putting = Putting(raw, customer, event_id, at, known, skip_unsupported)
+    batch = _Batch(log, clock, known if event_id else None)
     with ThreadPoolExecutor(WRITERS, "land") as pool:
         try:
             for source in _only_one(sources) if event_id else sources:
-                name = source.path.name
+                name = "/".join(source.parts) or source.path.name
                 batch.make_room(name)
-                batch.storing.append((name, pool.submit(_attempt, raw, source, customer, event_id, at)))
+                batch.storing.append((name, pool.submit(_attempt, putting, source)))
                 if batch.is_due():
                     yield from batch.publish()
             batch.settle_all()
@@ -181,6 +204,7 @@ class _Batch:
 
     log: PointerLog
     clock: Clock
+    ids: KnownFiles | None = None  # that are told of each id that went out
     storing: deque[tuple[str, Future[Landed]]] = field(default_factory=deque)
     waiting: list[Landed] = field(default_factory=list)
     since: datetime | None = None
@@ -213,6 +237,9 @@ class _Batch:
         results, self.waiting, self.since = self.waiting, [], None
         try:
             _publish(self.log, results)
+            for landed in results:
+                if self.ids is not None and landed.event is not None:
+                    self.ids.note_id(landed.event)
         except InvalidRequest:  # of one of them; the others go on, and an event that went out twice is one
             return [self._publish_alone(landed) for landed in results]
         except HeadwaterError as error:
@@ -231,11 +258,16 @@ def _publish(log: PointerLog, results: Iterable[Landed]) -> None:
     log.publish([landed.event for landed in results if landed.event])
 
 
-def _attempt(raw: RawStore, source: Source, customer: str, event_id: str | None, at: datetime | None) -> Landed:
+def _attempt(putting: Putting, source: Source) -> Landed:
     try:
-        return _store_file(raw, source, customer, event_id, at)
+        return _landed(str(source.path), store_file(putting, source))
     except Skipped as reason:
         return Landed(str(source.path), "skipped", reason=str(reason))
+    except UnsupportedKind as error:
+        ending = source.path.suffix.lower()
+        if putting.skip_unsupported:
+            return Landed(str(source.path), "skipped", reason=str(error), unsupported=ending)
+        return replace(_failed(str(source.path), error), unsupported=ending)
     except HeadwaterError as error:
         return _failed(str(source.path), error)
 
@@ -269,41 +301,12 @@ def _line_id(text: str, number: int, customer: str, prefix: str | None) -> str:
     return f"line-{number}-{digest[:24]}"
 
 
+def _landed(source: str, stored: Stored) -> Landed:
+    return Landed(source, "already there" if stored.was_there else "stored", stored.event)
+
+
 def _failed(source: str, error: HeadwaterError) -> Landed:
     return Landed(source, "failed", error=error)
-
-
-def _store_file(raw: RawStore, source: Source, customer: str, event_id: str | None, at: datetime | None) -> Landed:
-    with source.open() as stream:
-        try:
-            moment = at or datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
-            landed = _store(raw, stream, source.path.name, customer, event_id, moment)
-        except (OSError, ValueError) as error:
-            raise unreadable(source.path, error) from error
-    return replace(landed, source=str(source.path))
-
-
-def _store(raw: RawStore, stream: BinaryIO, name: str, customer: str, event_id: str | None, at: datetime) -> Landed:
-    kind = classify(name)
-    if kind is None:
-        raise InvalidRequest(f"{name} is not a kind of file that is taken. Its ending must be one of {_ENDINGS}.")
-    modality, content_type = kind
-    moment = _to_millisecond(at)
-    key = raw_key(modality, customer, moment, event_id + Path(name).suffix if event_id else name)
-    known = raw.head(key) is not None
-    pointer = raw.put_stream(key, stream, content_type)
-    faults.point("land.stored")
-    event = Event(event_id or key, modality, customer, pointer, moment)
-    return Landed(name, "already there" if known else "stored", event)
-
-
-_ENDINGS: Final = " ".join(sorted(CONTENT_TYPES))
-
-
-def _to_millisecond(moment: datetime) -> datetime:
-    """What an event carries: a time without a zone is UTC, finer than a millisecond is dropped."""
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
 
 
 def _checked_text(text: str) -> bytes:

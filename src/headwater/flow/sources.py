@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from headwater.errors import HeadwaterError, InvalidRequest, NotFound, Unavailable
+from headwater.flow.lake_places import LakePlaces
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking, so that a pipe lying among the files does not stop everything.
@@ -29,7 +30,7 @@ _NOWHERE: Final[Identity] = (-1, -1)
 
 
 class Skipped(Exception):
-    """A link that was found and not named; the message says so."""
+    """What was found and not named, and is not taken: a link, or a lake's own parts; the message says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Source:
     root: str
     parts: tuple[str, ...] = ()
     follow_links: bool = False
-    error: HeadwaterError | None = None
+    error: HeadwaterError | Skipped | None = None
 
     @property
     def path(self) -> Path:
@@ -140,30 +141,60 @@ def unreadable(path: Path, error: OSError | ValueError) -> HeadwaterError:
 _Search = tuple[Source, tuple[str, ...], frozenset[Identity]]
 
 
-def expand(patterns: Iterable[str | Path], *, follow_links: bool = False) -> Iterator[Source]:
+def expand(
+    patterns: Iterable[str | Path], *, follow_links: bool = False, places: LakePlaces | None = None
+) -> Iterator[Source]:
     """Files as they are, directories recursively without what is hidden, globs; sorted, each path once.
 
-    What matches nothing is given back as it is, for its result to say so; and so is a folder that cannot be read.
+    What matches nothing is given back as it is, for its result to say so; and so is a folder that cannot be read. What
+    belongs to a lake is left out and told once, and is refused where it was named.
     """
     seen: set[str] = set()
+    places = places or LakePlaces()
     for pattern in patterns:
-        for source in _matches(str(pattern), follow_links):
+        for source in _but_lakes(str(pattern), follow_links, places):
             if (place := os.path.abspath(source.path)) not in seen:
                 seen.add(place)
                 yield source
 
 
-def _matches(pattern: str, follow_links: bool) -> Iterator[Source]:
+def _but_lakes(pattern: str, follow_links: bool, places: LakePlaces) -> Iterator[Source]:
+    root = _root_of(pattern)
+    places.look_above(root)
+    if lake := places.lake_of(root):
+        whose = f"{pattern} is a part of the lake in {lake}, and no file of a customer's."
+        yield Source(pattern, error=InvalidRequest(f"{whose} What is in that lake: headwater get ID, or sql."))
+        return
+    if os.path.isdir(root):
+        places.look_below(root, follow_links=follow_links)
+    told: set[str] = set()
+    for source in _matches(pattern, follow_links, places):
+        if (lake := places.lake_of(source.path)) is None:
+            yield source
+        elif lake not in told:
+            told.add(lake)
+            reason = f"{source.path} is a part of the lake in {lake}; none of its own files are taken."
+            yield replace(source, error=Skipped(reason))
+
+
+def _root_of(pattern: str) -> str:
+    """The part of a glob before its first sign; of a file that is there, all of it."""
+    if os.path.lexists(pattern) or not has_magic(pattern):
+        return pattern
+    return str(Path(*takewhile(lambda part: not has_magic(part), Path(pattern).parts)))
+
+
+def _matches(pattern: str, follow_links: bool, places: LakePlaces) -> Iterator[Source]:
     named = Source(pattern, follow_links=follow_links)
     if named.is_folder():
-        yield from _walk(named)
+        yield from _walk(named, places)
     elif os.path.lexists(pattern) or not has_magic(pattern):
         yield named
     else:
         found = False
         for source in _glob(pattern, follow_links):
             found = True
-            yield from _walk(source) if source.error is None and source.is_folder() else [source]
+            yield from _walk(source, places) if source.error is None and source.is_folder() else [source]
         if not found:
             yield named
 
@@ -225,11 +256,14 @@ def _below(
     yield folder, signs[1:], frozenset()
 
 
-def _walk(folder: Source) -> Iterator[Source]:
+def _walk(folder: Source, places: LakePlaces) -> Iterator[Source]:
     """Of each folder its files, then its folders; one that is among those above it, by a link, is not entered again."""
     waiting: list[tuple[Source, frozenset[Identity]]] = [(folder, frozenset())]
     while waiting:
         folder, above = waiting.pop()
+        if places.lake_of(folder.path):
+            yield folder  # for its result to say so
+            continue
         try:
             identity, files, folders = folder.list_folder()
         except Skipped:

@@ -7,8 +7,9 @@ Sealed, as the ledger calls it: a row that is committed is never read from the l
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.domain.keys import event_key
+from headwater.domain.keys import event_key, is_raw_key
 from headwater.domain.tables import EVENTS
+from headwater.flow.known_files import FILE, FLAT_FILE, FLAT_FILES_FACT, file_claim
 from headwater.storage.ledger.copy import count_claims
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.query.row_stream import stream_rows
@@ -37,6 +38,9 @@ def claim_by_customer(catalog: "Tables", ledger: Ledger) -> None:
         _claim(ledger, rows, by_customer=True)
         # What bronze has no row of was claimed and never committed: it is claimed anew when it is read.
         ledger.forget_claims("event", {row["event_id"] for row in rows})
+        # Their folders were not kept: a file in one is known by its name alone.
+        ledger.claim_first(FLAT_FILE, _files(rows))
+    ledger.set_fact(FLAT_FILES_FACT, "1")
 
 
 def _claim(ledger: Ledger, rows: list[dict[str, Any]], *, by_customer: bool) -> None:
@@ -50,3 +54,11 @@ def _claim(ledger: Ledger, rows: list[dict[str, Any]], *, by_customer: bool) -> 
     ]
     ledger.claim_first("event", events)
     ledger.claim_first("object", objects)
+    if by_customer:
+        ledger.claim_first(FILE, _files(rows))
+
+
+def _files(rows: list[dict[str, Any]]) -> list[tuple[str, str, int, int]]:
+    """What was put as a file, told by its key; a producer may name its objects as it likes."""
+    named = ((row["object_id"], row["pointer"]["checksum"]) for row in rows if row["first_of_object"])
+    return [file_claim(key, checksum) for key, checksum in named if is_raw_key(key)]

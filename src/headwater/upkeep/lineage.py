@@ -6,9 +6,11 @@ printed. Columns that are not needed, vectors above all, are not read; files are
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from headwater.domain.modality import INLINE, Modality
 from headwater.domain.pointer import Pointer
@@ -32,6 +34,7 @@ _LOOKUPS: Final = (
     (QUARANTINE, "object_id"),
 )  # fmt: skip
 _CUSTOMERS_SHOWN: Final = 5
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PREFIXES: Final = {modality.prefix for modality in Modality}
 Row = dict[str, Any]
 
@@ -131,7 +134,7 @@ def _resolve(catalog: catalogs.Tables, name: str, customer: str | None, as_of: R
     if not asked:
         raise InvalidRequest("Trace what? Give an event id, an object's path or a hit's id.")
     # A trace names a derived row by its object, # and what made it.
-    for candidate in dict.fromkeys((asked, asked.partition("#")[0])):
+    for candidate in dict.fromkeys((asked, asked.partition("#")[0], _as_stored(asked))):
         for table, column in _LOOKUPS:
             where: RowFilter = {column: candidate, **({"customer": customer} if customer else {})}
             # An id belongs to its customer, so that several may have it; anything else is one object's.
@@ -159,10 +162,17 @@ def _require_one_customer(event_id: str, customers: set[str | None]) -> None:
 def _without_store(name: str) -> str:
     """`s3://bucket/prefix/audio/acme/2026-03-01/call.wav` and the path of the same file name the same object."""
     parts = name.split("/")
-    for length in (4, 3):
-        if len(parts) > length and parts[-length] in _PREFIXES and (length == 4 or parts[-3] == "chat"):
-            return "/".join(parts[-length:])
+    for at, part in enumerate(parts):
+        rest = parts[at:]
+        is_file = part in _PREFIXES and len(rest) > 3 and _DAY.fullmatch(rest[2])
+        if is_file or (part == "chat" and len(rest) == 3):
+            return "/".join(rest)
     return name
+
+
+def _as_stored(name: str) -> str:
+    """A path as a person wrote its names, the way tables show it, in the spelling of keys."""
+    return quote(name, safe="/-_.~@+=")
 
 
 def _events(catalog: catalogs.Tables, object_id: str) -> list[Row]:

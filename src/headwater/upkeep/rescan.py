@@ -141,7 +141,7 @@ def _parse(path: str) -> tuple[Modality, str, date, str] | None:
     """Modality, customer, day and content type, where `domain.keys` could have made this key."""
     parts = path.split("/")
     kind = classify(parts[-1])
-    if len(parts) != 4 or kind is None or kind[0].prefix != parts[0]:
+    if len(parts) < 4 or kind is None or kind[0].prefix != parts[0]:
         return None
     try:
         return kind[0], unquote(parts[1]), date.fromisoformat(parts[2]), kind[1]

@@ -1,5 +1,6 @@
 """`headwater put`"""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 STDIN: Final = "-"
 _ONE_ID: Final = "--id names one thing, but several were given. Put them one by one, or leave --id out."
+_NO_ENDING: Final = "no ending"
 _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 
 
@@ -31,6 +33,7 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.option("--id-prefix", metavar="PREFIX", help="Of lines on stdin: their ids are PREFIX-1, PREFIX-2, and so on.")
 @click.option("--at", type=Moment(), metavar="TIME", help="When it happened. Default: the file's time; now for text.")
 @click.option("--follow-links", is_flag=True, help="Follow links in directories and globs, too.")
+@click.option("--skip-unsupported", is_flag=True, help="Leave out files of kinds that are not taken; no failure.")
 @click.option("--from", "tables", multiple=True, metavar="FILE|DIR|-", help="Rows of CSV, JSON lines or Parquet.")
 @click.option(
     "--map", "pairs", multiple=True, metavar="FIELD=COLUMN,…", help="Of --from: id=ticket,text=body, and so on."
@@ -80,13 +83,15 @@ def _land(
     id_prefix: str | None,
     at: datetime | None,
     follow_links: bool,
+    skip_unsupported: bool,
 ) -> "Iterator[Landed]":
     if not sources and not texts:
         raise InvalidRequest("Nothing to put: name files, directories or globs, or give --text.")
     if event_id and len(sources) + len(texts) > 1:
         raise InvalidRequest(_ONE_ID)
     if files := [source for source in sources if source != STDIN]:
-        yield from lake.iter_put(*files, customer=customer, id=event_id, at=at, follow_links=follow_links)
+        how = {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
+        yield from lake.iter_put(*files, customer=customer, id=event_id, at=at, **how)
     for text in texts:
         yield _land_text(lake, text, customer, event_id, at)
     if STDIN in sources:
@@ -124,11 +129,15 @@ class _Tally:
         self._results: list[dict[str, Any]] = []
         self._skipped: list[dict[str, Any]] = []
         self._counts = {"stored": 0, "already there": 0, "failed": 0}
+        self._unsupported: Counter[str] = Counter()
         self.first_error: HeadwaterError | None = None
 
     def add(self, landed: "Landed") -> None:
+        if landed.unsupported is not None:
+            self._unsupported[landed.unsupported or _NO_ENDING] += 1
         if landed.status == "skipped":
-            self._skipped.append({"source": landed.source, "reason": landed.reason})
+            unsupported = {} if landed.unsupported is None else {"unsupported": landed.unsupported}
+            self._skipped.append({"source": landed.source, "reason": landed.reason, **unsupported})
             return
         self.first_error = self.first_error or landed.error
         self._counts[landed.status] += 1
@@ -138,7 +147,12 @@ class _Tally:
 
     def to_dict(self) -> dict[str, Any]:
         summary = {name.replace(" ", "_"): count for name, count in self._counts.items()}
-        return {"results": self._results, "summary": summary, "skipped": self._skipped}
+        return {
+            "results": self._results,
+            "summary": summary,
+            "skipped": self._skipped,
+            "unsupported": dict(self._unsupported.most_common()),
+        }
 
 
 def _result(landed: "Landed") -> dict[str, Any]:
@@ -150,24 +164,41 @@ def _result(landed: "Landed") -> dict[str, Any]:
         "path": event.pointer.path if event else None,
         "size": event.pointer.size if event else None,
         "error": {"kind": error.kind, "message": str(error), "retryable": error.retryable} if error else None,
+        **({} if landed.unsupported is None else {"unsupported": landed.unsupported}),
     }
 
 
 def _draw(document: dict[str, Any]) -> None:
     from headwater.cli.output import plural, say, size, text
+    from headwater.domain.keys import shown_path
 
     results, summary, skipped = document["results"], document["summary"], document["skipped"]
+    groups = document["unsupported"] if sum(document["unsupported"].values()) > 1 else {}
     for result in results:
         if not result["error"]:
             status = text(f"{result['status'].replace('_', ' '):<13}", "green")
-            say(status, f"  {result['path']}  {size(result['size'])}")
+            say(status, f"  {shown_path(result['path'])}  {size(result['size'])}")
     if (good := summary["stored"] + summary["already_there"]) > _SHOWN_MAX:
         say(f"… and {good - _SHOWN_MAX:,} more")
-    for found in skipped[:_SHOWN_MAX]:
+    for found in [found for found in skipped if "unsupported" not in found or not groups][:_SHOWN_MAX]:
         say(text(f"{'skipped':<13}", "yellow"), f"  {found['reason']}")
     for result in results:
-        if result["error"]:
+        if result["error"] and ("unsupported" not in result or not groups):
             say(text(f"{'failed':<13}", "red"), f"  {result['source']}: {result['error']['message']}")
+    if groups:
+        _draw_unsupported(groups, failed=any("unsupported" in result for result in results))
     counts = {**summary, "skipped": len(skipped)}
     totals = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
     say(f"{plural(sum(counts.values()), 'item')}: {totals or 'nothing matched'}")
+
+
+def _draw_unsupported(groups: dict[str, int], *, failed: bool) -> None:
+    """Files of kinds that are not taken, by their endings, however many there are."""
+    from headwater.cli.output import plural, say, text
+
+    listed = ", ".join(f"{count:,} {ending}" for ending, count in groups.items())
+    kinds = f"{plural(sum(groups.values()), 'file')} of kinds that are not taken: {listed}."
+    if failed:
+        say(text(f"{'failed':<13}", "red"), f"  {kinds} Leave them out: --skip-unsupported")
+    else:
+        say(text(f"{'skipped':<13}", "yellow"), f"  {kinds}")

@@ -21,8 +21,10 @@ from headwater.errors import HeadwaterError
 from headwater.flow.imports.columns import ColumnMap
 from headwater.flow.imports.row_event import BadRow, Defaults, RowFile, to_event
 from headwater.flow.imports.row_source import Row, RowSource
+from headwater.flow.known_files import KnownFiles
 from headwater.flow.land import WRITERS
 from headwater.flow.sources import Skipped, Source
+from headwater.flow.store_file import Putting, store_file
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.raw.store import RawStore
 
@@ -84,6 +86,7 @@ class Importing:
     customer: str | None = None
     at: datetime | None = None
     dry_run: bool = False
+    known: KnownFiles | None = None
     on_reject: Callable[[Reject, Row], None] | None = None
     progress: Callable[[int, float | None], None] | None = None
     clock: Clock = utc_now
@@ -169,11 +172,8 @@ def _land_file(how: Importing, source: RowSource, made: RowFile, line: int) -> E
 
 
 def _stored_event(how: Importing, file: Source, made: RowFile) -> Event:
-    from headwater.flow.land import _store_file
-
-    landed = _store_file(how.raw, file, made.customer, made.event_id, made.at)
-    assert landed.event is not None
-    return replace(landed.event, meta=made.meta, thread=made.thread)
+    stored = store_file(Putting(how.raw, made.customer, made.event_id, made.at, how.known), file)
+    return replace(stored.event, meta=made.meta, thread=made.thread)
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -49,6 +49,18 @@ def claim_first(database: Database, kind: str, rows: Sequence[tuple[str, str, in
     return firsts
 
 
+def find_claims(database: Database, kind: str, rows: Sequence[tuple[str, str]]) -> dict[str, tuple[bool, int]]:
+    """See `Ledger.find_claims`."""
+    found: dict[str, tuple[bool, int]] = {}
+    with database.transaction() as run:
+        salt = read_salt(run)
+        hashed = sorted((*hash_claim(salt, kind, key, content), key) for key, content in rows)
+        for some in batches(hashed, KEYS_PER_QUERY):
+            known = _claimed(database, run, [at for at, _, _ in some])
+            found |= {key: (known[at][0] == content, known[at][2]) for at, content, key in some if at in known}
+    return found
+
+
 def insert_claims(database: Database, run: Execute, claims: Sequence[Row]) -> None:
     """As they are kept; a key that is there stays as it is."""
     listed, values = database.listed(("bytes", "bytes", "bigint", "bigint"), claims)

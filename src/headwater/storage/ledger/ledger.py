@@ -152,6 +152,10 @@ class Ledger:
         """
         return claims.claim_first(self._database, kind, rows)
 
+    def find_claims(self, kind: str, rows: Sequence[tuple[str, str]]) -> dict[str, tuple[bool, int]]:
+        """Of (key, content), by key: whether the first had that content, and its offset. Claims nothing."""
+        return claims.find_claims(self._database, kind, rows)
+
     def forget_claims_from(self, partition: int, offset: int) -> int:
         """Drop what was claimed at or beyond a position but never committed; returns how many."""
         return claims.forget_claims_from(self._database, partition, offset)
