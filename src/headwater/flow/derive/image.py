@@ -13,6 +13,7 @@ from headwater.domain.locator import Segment
 from headwater.errors import DataFault, spelled
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
+from headwater.flow.derive.strips import largest, read_in_strips
 from headwater.flow.models.answers import checked_embedded
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said
@@ -20,7 +21,6 @@ from headwater.flow.models.port import Picture, Said
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
 # Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
 REFUSED: Final = {b"%!PS": "PostScript", b"SIMPLE": "FITS", b"gd2": "GD", b"8BPS": "Photoshop", b"<svg": "SVG"}
-SIDE_MAX: Final = 2_000  # pixels; the reader makes larger pictures smaller anyhow
 
 
 def probe(source: Source, models: Models) -> StepResult:
@@ -33,12 +33,14 @@ def caption(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.caption")
     with _opened(source) as image:
         full = image.size
-        picture, turned = _decoded(image)
+        # Who is paid by the picture is given one, as the quote says.
+        picture, turned = _decoded(image, in_strips=not model.card.price)
     wide = full[::-1] if turned else full
     source.allow(model.card.deadline_seconds)
     started = time.perf_counter()
-    said = scaled(model.run([picture])[0], wide[0] / picture.shape[1])
-    return said_result(said, model.card, Effort(time.perf_counter() - started, images=1))
+    said = read_in_strips(picture, lambda strip: model.run([strip])[0])
+    effort = Effort(time.perf_counter() - started, images=1)
+    return said_result(scaled(said, wide[0] / picture.shape[1]), model.card, effort)
 
 
 def picture(source: Source, models: Models) -> StepResult:
@@ -100,15 +102,16 @@ def _opened(source: Source) -> Iterator[Any]:
             raise _damaged(error) from error
 
 
-def _decoded(image: Any) -> tuple[Picture, bool]:
-    """RGB on white, upright, at most `SIDE_MAX` wide or high; and whether it was turned by a quarter."""
+def _decoded(image: Any, *, in_strips: bool = False) -> tuple[Picture, bool]:
+    """RGB on white, upright, no larger than is read at once or in strips; and whether it was turned by a quarter."""
     from PIL import Image, ImageOps
 
-    image.draft("RGB", (SIDE_MAX, SIDE_MAX))
+    most = largest(*image.size, in_strips=in_strips)
+    image.draft("RGB", most)
     image.load()
     turned = image.getexif().get(0x0112) in {5, 6, 7, 8} and image.format != "HEIF"
-    if max(image.size) > SIDE_MAX:
-        image.thumbnail((SIDE_MAX, SIDE_MAX))
+    if image.width > most[0] or image.height > most[1]:
+        image.thumbnail(most)
     upright = ImageOps.exif_transpose(image)
     if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
         alpha = upright.convert("RGBA")

@@ -18,9 +18,10 @@ from headwater.flow.derive.audio import heard
 from headwater.flow.derive.call_times import is_elsewhere
 from headwater.flow.derive.containers import container_of
 from headwater.flow.derive.decoding import VIDEO_CONTAINERS, Earning, duration_of, opened, packets, sound_blocks
-from headwater.flow.derive.image import SIDE_MAX, require_pixels, scaled
+from headwater.flow.derive.image import require_pixels, scaled
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
+from headwater.flow.derive.strips import SIDE_MAX
 from headwater.flow.models.language import tell_language
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said, Sound

@@ -103,7 +103,7 @@ class Moonshine:
         for first, samples in stretches(sound.blocks):
             heard = self._network.hear(samples)
             text = self._network.text(heard.tokens)
-            if not text or text in NOTHING:
+            if text in NOTHING or not any(map(str.isalnum, text)):  # music is heard as a row of notes
                 continue
             mean, count = understood.add(heard.tokens, heard.logprobs)
             if len(heard.tokens) <= SHORT_TOKENS:
