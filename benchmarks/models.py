@@ -3,8 +3,9 @@
 Three arms over the same objects, in turns: one process, two processes that take objects from one list (the yardstick of
 two cores), and Headwater's derive on Spark, from the plan of a batch to its last commit; only the start of the JVM and
 of its session is left out. Every arm starts its Python, imports and loads its model inside its own time. One process
-does half of the objects, since it is only asked for its pace. Texts are proven equal.
-Goal: Headwater at 0.9 of the yardstick's pace.
+does half of the objects, since it is only asked for its pace. Texts are proven equal. A fourth arm is Headwater
+with the default of earlier lakes, which tells how much more the new one does in a CPU second.
+Goals: Headwater at 0.9 of the yardstick's pace; 2.5 × the sound in a CPU second.
 
     python benchmarks/models.py [--calls 40] [--pictures 240] [--rounds 2] [--only speech,pictures]
 """
@@ -35,17 +36,20 @@ ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "M
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, its step, and what its pace is told in."""
+    """A kind of object, its step, what its pace is told in, and the default before: its goal is how many times as much
+    of the same work a CPU second is to do now."""
 
     folder: str
     step: str
     table: str
     unit: str
+    before: str
+    times: float
 
 
 KINDS: Final = {
-    "speech": Kind("speech", "transcribe", "transcripts", "× real time"),
-    "pictures": Kind("screens", "caption", "captions", "images/s"),
+    "speech": Kind("speech", "transcribe", "transcripts", "× real time", "pocketsphinx", 2.5),
+    "pictures": Kind("screens", "caption", "captions", "images/s", "rapidocr", 0.5),
 }
 
 
@@ -172,9 +176,9 @@ def measure_plain(directory: Path, output: Path, processes: int, count: int) -> 
     return Arm(done.wall, done.cpu, done.peak_mb)
 
 
-def measure_headwater(lake: Path) -> Arm:
+def measure_headwater(lake: Path, **environment: str) -> Arm:
     """The time of all batches, each from its plan to its commit."""
-    process = _start("headwater", str(lake))
+    process = _start("headwater", str(lake), **environment)
     meter = Meter(process.pid)
     arm, planned, cpu_before, inferring = Arm(0, 0, 0), 0.0, 0.0, False
     assert process.stdout is not None
@@ -193,9 +197,9 @@ def measure_headwater(lake: Path) -> Arm:
     return arm
 
 
-def _start(*arguments: str) -> "subprocess.Popen[str]":
+def _start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
     command = [sys.executable, __file__, "--arm", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD})
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD, **environment})
 
 
 def _finish(process: "subprocess.Popen[str]") -> None:
@@ -221,14 +225,19 @@ def units_of(directory: Path, kind: Kind, count: int) -> float:
 def bench(kind: Kind, count: int, rounds: int) -> None:
     directory, scratch = make_media(kind, count), corpus.SCRATCH
     half = count // 2
-    arms: dict[str, list[Arm]] = {"one process": [], "two processes": [], "Headwater": []}
+    before = f"by {kind.before}"
+    arms: dict[str, list[Arm]] = {"one process": [], "two processes": [], "Headwater": [], before: []}
     for number in range(rounds):
         lake, one, two = scratch / f"models-{kind.folder}", scratch / "one.json", scratch / "two.json"
-        shutil.rmtree(lake, ignore_errors=True)
-        land(directory, lake)
+        former = scratch / f"models-{kind.folder}-before"
+        for each in (lake, former):
+            shutil.rmtree(each, ignore_errors=True)
+            land(directory, each)
+        named = {f"HEADWATER_MODELS_{kind.step.upper()}": kind.before}
         turns = [
             ("two processes", lambda two=two: measure_plain(directory, two, WORKERS, count)),
             ("Headwater", lambda lake=lake: measure_headwater(lake)),
+            (before, lambda former=former, named=named: measure_headwater(former, **named)),
             ("one process", lambda one=one: measure_plain(directory, one, 1, half)),
         ]
         for name, turn in turns if number % 2 == 0 else turns[::-1]:
@@ -237,7 +246,7 @@ def bench(kind: Kind, count: int, rounds: int) -> None:
         assert said == texts_of(lake, kind), "texts differ"
         assert json.loads(one.read_text()).items() <= said.items(), "texts differ"
     whole, part = units_of(directory, kind, count), units_of(directory, kind, half)
-    show(kind, arms, {"one process": part, "two processes": whole, "Headwater": whole}, count)
+    show(kind, arms, {"one process": part, "two processes": whole, "Headwater": whole, before: whole}, count)
 
 
 def show(kind: Kind, arms: dict[str, list[Arm]], units: dict[str, float], count: int) -> None:
@@ -258,6 +267,11 @@ def show(kind: Kind, arms: dict[str, list[Arm]], units: dict[str, float], count:
     met = "reached" if whole >= GOAL else "NOT reached"
     print(f"Headwater beside two processes: {whole:.2f} of their pace (goal {GOAL}, {met}); "
           f"without the commits {models:.2f}; their CPU seconds are {work:.2f} of its")  # fmt: skip
+    more = statistics.median(
+        old.cpu / new.cpu for old, new in zip(arms[f"by {kind.before}"], arms["Headwater"], strict=True)
+    )
+    met = "reached" if more >= kind.times else "NOT reached"
+    print(f"A CPU second does {more:.2f} × as much as by {kind.before} (goal {kind.times}, {met})")
 
 
 def main() -> None:
