@@ -180,3 +180,15 @@ class SlowEmbedder(StrangeEmbedder):
     def run(self, batch: Sequence[str]) -> Any:
         time.sleep(0.2 * len(batch))
         return [np.ones(4) for _ in batch]
+
+
+class UnloadableSpeech(StrangeSpeech):
+    """Its weights are no weights."""
+
+    def load(self) -> None:
+        raise RuntimeError("these are no weights")
+
+
+class DeadlyToLoad(StrangeSpeech):
+    def load(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)

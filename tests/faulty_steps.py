@@ -121,3 +121,13 @@ def fetch(pointer: Any) -> bytes:
     if pointer["path"] == "store-down":
         raise Unavailable("The raw store does not answer.")
     return str(pointer["path"]).encode()
+
+
+def unloadable(source: Any, models: Any) -> dict[str, Any]:
+    models.loaded("bad_models:UnloadableSpeech")
+    return {}
+
+
+def deadly_to_load(source: Any, models: Any) -> dict[str, Any]:
+    models.loaded("bad_models:DeadlyToLoad")
+    return {}

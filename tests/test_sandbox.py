@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headwater.errors import Unavailable
+from headwater.errors import ModelNotLoaded, Unavailable
 from headwater.flow.derive.sandbox import Sandbox, job
 
 STEPS = (
@@ -28,6 +28,8 @@ STEPS = (
     "noisy",
     "pid",
     "unwell",
+    "unloadable",
+    "deadly_to_load",
 )
 POINTER = {"path": "x", "size": 1, "content_type": "audio/wav", "checksum": ""}
 
@@ -153,3 +155,15 @@ def test_a_child_that_cannot_start_says_why() -> None:
     sandbox = Sandbox({**config(), "fetch": "no.such:place"})
     with pytest.raises(Unavailable, match=r"no\.such"):
         derive(sandbox, "fine")
+
+
+def test_a_model_that_cannot_be_loaded_is_no_objects_fault_and_its_traceback_is_kept(
+    sandbox: Sandbox, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ModelNotLoaded, match="UnloadableSpeech cannot be loaded: RuntimeError: these are no weights"):
+        derive(sandbox, "fine", "unloadable")
+    said = capfd.readouterr().err
+    assert "Traceback" in said and "bad_models.py" in said and "these are no weights" in said
+    with pytest.raises(ModelNotLoaded, match="ended its process while it was loaded: SIGSEGV"):
+        derive(sandbox, "deadly_to_load")
+    assert derive(sandbox, "fine")["fine"] == {"ok": {"size": 1}}

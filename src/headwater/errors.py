@@ -66,6 +66,10 @@ class OutcomeUnknown(Unavailable):
     exit_code = 7
 
 
+class ModelNotLoaded(Unavailable):
+    """A model is there and does not start: no object's fault, and none can be tried before somebody mends it."""
+
+
 class SnapshotExpired(Unavailable):
     """Files of the snapshot that was being read are gone: their rows are in a newer one. `file` is one of them."""
 

@@ -6,6 +6,7 @@ by the kernel; its time by the parent.
 
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,15 @@ from typing import Any, BinaryIO, Final
 from headwater.domain.modality import Modality, content_type_of
 from headwater.domain.quarantine import SLOW, known_fault
 from headwater.domain.steps import PROBE, STEPS
-from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable, describe, sound_text
+from headwater.errors import (
+    DataFault,
+    HeadwaterError,
+    InvalidRequest,
+    ModelNotLoaded,
+    Unavailable,
+    describe,
+    sound_text,
+)
 from headwater.flow.child.bounds import bound_memory, open_pipes
 from headwater.flow.child.frames import MESSAGE_BYTES_MAX, packed, read_message
 from headwater.flow.derive.batch_budget import amount
@@ -34,6 +43,7 @@ WHOLE_OBJECT: Final = PROBE.name
 # No step of a modality: its answer says that the object's bytes are there and are the ones that its event names.
 VERIFY: Final = "verify"
 DETAIL_MAX: Final = 500
+TRACEBACK_LETTERS: Final = 20_000
 
 Run = Callable[[Source, Models], dict[str, Any] | None]
 
@@ -191,6 +201,9 @@ class _Attempt:
             return True
         except DataFault as fault:
             return self._fault(tag, fault.reason, fault.detail)
+        except ModelNotLoaded as error:  # nor would it load for the next one
+            self._send(unavailable=str(error), traceback=sound_text(traceback.format_exc())[-TRACEBACK_LETTERS:])
+            raise
         except Unavailable as error:
             return self._fault(tag, "MODEL_DOWN", str(error))
         except InvalidRequest as error:  # a model that cannot be found here is no object's fault

@@ -9,6 +9,7 @@ _SIGNS: Final = {
     "fetching": bool,
     "calling": bool,
     "unavailable": str,
+    "traceback": str,
     "allow": int | float,
     "billed": int | float,
     "kept": dict,

@@ -3,11 +3,12 @@
 A job whose time is up ends the child, but not before the others in hand have had theirs: their calls may be paid for.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headwater.errors import Unavailable
+from headwater.errors import ModelNotLoaded, Unavailable
 from headwater.flow.child.process import ChildProcess
 from headwater.flow.derive.batch_budget import BatchBudget, amount
 from headwater.flow.derive.job_clock import LOAD_SECONDS, JobClock, Trouble
@@ -48,6 +49,9 @@ class ChildRun:
 
     def note(self, message: Mapping[str, Any], now: float) -> None:
         number = message["job"]
+        if "traceback" in message:
+            print(message["traceback"], file=sys.stderr)  # a worker's goes to logs/spark.out
+            raise ModelNotLoaded(message["unavailable"])
         if "unavailable" in message:
             raise Unavailable(message["unavailable"])
         if "begun" in message:
@@ -169,4 +173,9 @@ class Child:
         how = self._child.how_it_died()
         if not self._ready:
             raise Unavailable(f"The decoding child does not start: {self._child.last_words()}. Check the installation.")
+        if self._loading_since is not None:
+            raise ModelNotLoaded(
+                f"A model ended its process while it was loaded: {how}; {self._child.last_words()}. "
+                "Mend it, or raise limits.child_mb, then try again."
+            )
         return "CRASHED", f"The decoder or model ended its process: {how}."

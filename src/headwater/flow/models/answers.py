@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from headwater.domain.locator import Locator, Segment
-from headwater.errors import DataFault, HeadwaterError, Unavailable, describe
+from headwater.errors import DataFault, HeadwaterError, ModelNotLoaded, Unavailable, describe
 from headwater.flow.models.port import Embedded, Model, ModelCard, Said, Vector
 
 # Far beyond what anybody says, shows or bills, and far within what the tables' columns and the sums over them hold.
@@ -49,10 +49,16 @@ def loading(name: str) -> Iterator[None]:
     """Around a model's `load`: what keeps it from its work is no fault of what it was to work on, which waits."""
     try:
         yield
-    except (HeadwaterError, MemoryError, KeyboardInterrupt):
+    except (HeadwaterError, KeyboardInterrupt):
         raise
+    except MemoryError as error:
+        raise ModelNotLoaded(
+            f"The model {name} cannot be loaded: it needs more memory than limits.child_mb. Raise that, then try again."
+        ) from error
     except BaseException as error:
-        raise Unavailable(f"The model {name} cannot be loaded: {describe(error)} Mend it, then try again.") from error
+        raise ModelNotLoaded(
+            f"The model {name} cannot be loaded: {describe(error)} Mend it, then try again; the rest: logs/spark.out"
+        ) from error
 
 
 def list_answers(answers: object, asked: int) -> list[Any]:

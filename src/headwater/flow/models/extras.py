@@ -6,7 +6,7 @@ import os
 from importlib import metadata
 from pathlib import Path
 
-from headwater.errors import InvalidRequest, Unavailable
+from headwater.errors import InvalidRequest, ModelNotLoaded
 from headwater.storage.io.cache import cache_directory
 
 
@@ -18,8 +18,8 @@ def version_of(distribution: str, extra: str) -> str:
         raise InvalidRequest(f"{distribution} is not installed: pip install 'headwater[{extra}]'.") from error
 
 
-def not_installed(extra: str, error: ImportError) -> Unavailable:
-    return Unavailable(f"A package is missing ({error}): pip install 'headwater[{extra}]'.")
+def not_installed(extra: str, error: ImportError) -> ModelNotLoaded:
+    return ModelNotLoaded(f"A package is missing ({error}): pip install 'headwater[{extra}]'.")
 
 
 def weights_digest(directory: Path) -> str:

@@ -54,9 +54,11 @@ class Models:
                 if isinstance(model.inner, Pdfium) and model.inner.reader is not None:
                     self._load(self.name_of(EXTRACT.helper_setting))
                 self._loading(True)
-                with loading(name):
-                    model.load()
-                self._loading(False)
+                try:
+                    with loading(name):
+                        model.load()
+                finally:
+                    self._loading(False)
             return model
 
     def name_of(self, setting: str) -> str:

@@ -19,6 +19,7 @@ from headwater.errors import (
     HeadwaterError,
     InternalError,
     InvalidRequest,
+    ModelNotLoaded,
     NotFound,
     OutcomeUnknown,
     SnapshotExpired,
@@ -32,6 +33,7 @@ _OURS: Final = {
     kind.__name__: kind
     for kind in (
         Unavailable,
+        ModelNotLoaded,
         OutcomeUnknown,
         SnapshotExpired,
         AccessRefused,
