@@ -215,7 +215,8 @@ def open_ledger(uri: str) -> Ledger:
     """The choice by URI; Postgres's client is imported where it is chosen."""
     scheme, _, rest = uri.partition("://")
     if scheme == "sqlite" and rest.startswith("/"):
-        return Ledger(SqliteDatabase(Path(rest.removeprefix("/"))))
+        database = SqliteDatabase(Path(rest.removeprefix("/")))
+        return Ledger(database, prepare=not database.is_read_only)
     if scheme in {"postgresql", "postgres"}:
         from headwater.storage.ledger.postgres_database import PostgresDatabase
 

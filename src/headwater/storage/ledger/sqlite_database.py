@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
-from headwater.errors import DataFault, HeadwaterError, Unavailable
+from headwater.errors import DataFault, HeadwaterError, InvalidRequest, Unavailable
+from headwater.storage.io.sqlite_file import connect, is_read_only
 from headwater.storage.ledger.database import Execute, Row
 
 BUSY_SECONDS: Final = 30.0  # four writers at once wait for seconds; a few more are no reason to fail
@@ -31,10 +32,13 @@ class SqliteDatabase:
         self._lock = RLock()
         self.changed = 0
         with self._translated():
-            file.parent.mkdir(parents=True, exist_ok=True)
+            self.is_read_only = is_read_only(file)
+            if not self.is_read_only:
+                file.parent.mkdir(parents=True, exist_ok=True)
             # Streaming batches arrive on threads of their own; the lock above keeps them apart.
-            self._connection = sqlite3.connect(file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._write_ahead()
+            self._connection = connect(file, BUSY_SECONDS, own_thread=False)
+            if not self.is_read_only:
+                self._write_ahead()
             self._connection.execute("pragma synchronous = full")
             self._connection.execute(f"pragma cache_size = -{CACHE_KB}")
 
@@ -64,6 +68,8 @@ class SqliteDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
         """All or nothing; takes the write lock at once, so that what was read still holds when it writes."""
+        if self.is_read_only:
+            raise InvalidRequest(f"{self._file} cannot be written from here: the lake can be read, and no more.")
         with self._lock, self._translated():
             self._connection.execute("begin immediate")
             try:

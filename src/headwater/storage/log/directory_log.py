@@ -26,7 +26,7 @@ from headwater.clock import Clock, parse_time, to_text, utc_now
 from headwater.domain.event import Event
 from headwater.domain.groups import grouped
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
-from headwater.storage.log.locked_directory import LockedDirectory, locked
+from headwater.storage.log.locked_directory import LockedDirectory, is_read_only, locked
 from headwater.storage.log.pointer_log import ADOPTED, Expired, LogLine
 from headwater.storage.log.segment_merge import SEGMENT_BYTES, merge_small, newest_line_at
 from headwater.storage.log.segments import (
@@ -166,6 +166,9 @@ class DirectoryLog:
         with self._locked(fcntl.LOCK_SH) as directory:
             if directory.stat(_IDENTITY) and (tail := _read_tail(directory)):
                 yield directory, tail
+                return
+            if is_read_only(self.directory):
+                yield directory, _tail_of(directory, _list(directory), _lowest_end(directory))
                 return
         with self._locked(fcntl.LOCK_EX) as directory:
             yield directory, _settle(directory)

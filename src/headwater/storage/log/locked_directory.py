@@ -109,13 +109,20 @@ def locked(path: Path, kind: int) -> Iterator[LockedDirectory]:
         os.close(directory)
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether it is there, and this process may not write to it."""
+    return path.is_dir() and not os.access(path, os.W_OK)
+
+
 def _lock(path: Path, kind: int) -> tuple[int, int] | None:
     """The directory and its lock; None where others no longer take the one that was waited for, as it was replaced."""
     with ExitStack() as opened:
         try:
             directory = os.open(path, _OPEN_DIRECTORY)
             opened.callback(os.close, directory)
-            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=directory)
+            # Where nothing may be written, readers hold the lock that writers elsewhere made.
+            flags = os.O_RDONLY if kind == fcntl.LOCK_SH and is_read_only(path) else os.O_RDWR | os.O_CREAT
+            lock = os.open(_LOCK, flags | os.O_CLOEXEC, 0o666, dir_fd=directory)
             opened.callback(os.close, lock)
             fcntl.flock(lock, kind)
             if not os.path.samestat(os.fstat(lock), os.stat(_LOCK, dir_fd=directory)):

@@ -17,6 +17,7 @@ from headwater.domain import tables
 from headwater.errors import WAY_BACK, Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
 from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
+from headwater.storage.io.sqlite_file import connect
 from headwater.storage.tables.expired_scan import expired
 from headwater.storage.tables.metadata_location import BUSY_SECONDS, CATALOG
 from headwater.storage.tables.rest_catalog import URIS, is_rest, is_rest_catalog, rest_conf, unmoved
@@ -117,7 +118,7 @@ class SqliteReader:
             "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? "
             "AND table_name = ? AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
         )
-        with closing(sqlite3.connect(self._file, timeout=BUSY_SECONDS)) as connection:
+        with closing(connect(Path(self._file), BUSY_SECONDS)) as connection:
             found = connection.execute(query, (NAME, namespace, name)).fetchone()
         if found is None:
             raise _no_table(f"{namespace}.{name}")

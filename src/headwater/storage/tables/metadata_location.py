@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.errors import WAY_BACK, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
+from headwater.storage.io.sqlite_file import connect
 from headwater.storage.tables.rest_catalog import URIS
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class SqliteLocations:
             return connection.execute(_SWAP, (new, old, *_key(table), old)).rowcount > 0
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        return sqlite3.connect(f"{self._file.as_uri()}?mode={mode}", BUSY_SECONDS, isolation_level=None, uri=True)
+        return connect(self._file, BUSY_SECONDS, mode)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
