@@ -12,6 +12,7 @@ from headwater.domain.pointer import Pointer
 
 # What every log takes as one message; Kafka's brokers and clients refuse more unless told otherwise.
 EVENT_BYTES_MAX: Final = 1_000_000
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Event:
         return fields | {name: value for name, value in more.items() if value is not None}
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return _to_json(self.to_dict())
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:

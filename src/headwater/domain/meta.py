@@ -13,6 +13,7 @@ from headwater.errors import InvalidRequest
 META_BYTES_MAX: Final = 16 << 10  # thousands of them are in memory at a time, and an index holds them once a chunk
 KEY_LETTERS_MAX: Final = 100
 _DEPTH_MAX: Final = 8
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 Fact = tuple[str, str]
 
@@ -23,7 +24,7 @@ def meta_to_json(meta: object) -> str:
         raise ValueError(f"it must be a JSON object, not {type(meta).__name__}")
     _check(meta, 1)
     try:
-        text = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+        text = _to_json(meta)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {error}") from error

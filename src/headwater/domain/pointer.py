@@ -1,6 +1,6 @@
 """A pointer: where bytes are and what they hash to, in the field names of Parquet's FILE type."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ class Pointer:
     etag: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX, Event
-from headwater.domain.meta import require_meta
+from headwater.domain.meta import meta_to_json
 from headwater.errors import InvalidRequest
 from headwater.flow.imports.row_source import Row
 from headwater.flow.land import text_event
@@ -67,21 +67,21 @@ def to_event(row: Row, fields: Mapping[str, str], defaults: Defaults) -> Event |
     if not customer:
         raise BadRow("no customer, and --customer names none")
     at = _moment(found["at"]) if "at" in found else defaults.at
-    kept = _meta(meta, found.get("meta"))
+    kept = _checked(_meta(meta, found.get("meta")))
     thread = _thread(_word(found.get("thread")))
     event_id = _word(found.get("id"))
     try:
         if "file" in found:
             if "text" in found:
-                kept = {**(kept or {}), "text": _word(found["text"])}
-            return RowFile(_word(found["file"]) or "", customer, event_id, at, require_meta(kept), thread)
+                kept = _checked({**(kept or {}), "text": _word(found["text"])})
+            return RowFile(_word(found["file"]) or "", customer, event_id, at, kept, thread)
         text = _word(found.get("text"))
         if not text or not text.strip():
             raise BadRow("neither a text nor a file")
         event = text_event(text, customer, event_id or _id_of(row, customer), at or defaults.now)
         if not kept and not thread:
             return event
-        event = replace(event, meta=require_meta(kept), thread=thread)
+        event = replace(event, meta=kept, thread=thread)
         if len(text) > EVENT_BYTES_MAX // 8 and len(event.to_json().encode()) > EVENT_BYTES_MAX:
             raise BadRow("more than a log takes as one message")
         return event
@@ -111,6 +111,15 @@ def _meta(columns: dict[str, Any], given: Any) -> Mapping[str, Any] | None:
     if not isinstance(given, Mapping):
         raise BadRow("its meta is no JSON object")
     return {**_plain(given), **columns}
+
+
+def _checked(meta: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    try:
+        if meta is not None:
+            meta_to_json(meta)
+    except ValueError as error:
+        raise BadRow(f"its meta cannot be kept: {error}") from error
+    return meta
 
 
 def _word(value: Any) -> str | None:
