@@ -15,6 +15,7 @@ import pytest
 from sample_rows import NOON, rows
 
 from headwater.domain import tables
+from headwater.domain.meta import WantedFact
 from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.lexical import DIMENSION
 from headwater.settings import Settings
@@ -236,20 +237,26 @@ def _organise(settings: Settings, start: Any) -> None:
         index.optimise()
 
 
+PHONE = WantedFact("channel", "phone")
+
+
 def test_facts_of_the_meta_and_a_thread_are_filters_by_vector_and_by_words(index: VectorIndex) -> None:
     for first, (meta, thread) in enumerate(
         (('{"channel":"phone","n":5}', "t1"), ('{"channel":"o\'mail"}', "t1"), (None, None))
     ):
         index.upsert(embeddings(1, first=first, meta=meta, thread=thread))
     for only, chunk_ids in (
-        (Filter(where=(("channel", "phone"),)), {"c0"}),
-        (Filter(where=(("channel", "o'mail"),)), {"c1"}),
-        (Filter(where=(("channel", "phone"), ("n", "5"))), {"c0"}),
-        (Filter(where=(("channel", "phone"), ("n", "6"))), set()),
+        (Filter(where=(PHONE,)), {"c0"}),
+        (Filter(where=(WantedFact("channel", "o'mail"),)), {"c1"}),
+        (Filter(where=(PHONE, WantedFact("n", "5"))), {"c0"}),
+        (Filter(where=(PHONE, WantedFact("n", "6"))), set()),
+        # Labelled since: one to be on the phone, the other no longer.
+        (Filter(where=(PHONE._replace(labelled=frozenset({"chat/acme/2"})),)), {"c0", "c2"}),
+        (Filter(where=(PHONE._replace(otherwise=frozenset({"chat/acme/0"})),)), set()),
         (Filter(thread="t1"), {"c0", "c1"}),
         (Filter(), {"c0", "c1", "c2"}),
     ):
         for probe in (vectors(1)[0], "refund number"):
             assert {entry.chunk_id for entry in index.search(PRINT, probe, 3, only)} == chunk_ids
-    entry = index.search(PRINT, "refund number", 1, Filter(where=(("n", "5"),)))[0]
+    entry = index.search(PRINT, "refund number", 1, Filter(where=(WantedFact("n", "5"),)))[0]
     assert (entry.meta, entry.thread) == ({"channel": "phone", "n": 5}, "t1")

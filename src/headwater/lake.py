@@ -6,7 +6,7 @@ What people do every day is a method of `Lake`; the rest is behind `lake.models`
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.flow.imports.row_source import Row
     from headwater.flow.land import Landed
     from headwater.flow.search import SearchAnswer
+    from headwater.upkeep.labels import Facts
     from headwater.upkeep.run import Ran
 
 
@@ -206,16 +207,20 @@ class Lake(FormerNames):
         speaker: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        where: "Facts | None" = None,
+        thread: str | None = None,
         limit: int = 10,
     ) -> "SearchAnswer":
+        """`where` is what must be known of the object: `{"channel": "phone"}`, from its meta or its labels."""
         from headwater.domain.tables import EMBEDDINGS
         from headwater.flow.search import search, search_by_book
         from headwater.storage.tables.read_progress import read_progress
+        from headwater.upkeep.labels import wanted_facts
 
         parts = self._parts
         only: dict[str, Any] = {"customer": customer, "modality": modality, "since": to_moment(since)}
         only["until"] = to_moment(until)
-        only["speaker"] = speaker
+        only |= {"speaker": speaker, "thread": thread, "where": wanted_facts(parts.ledger, where) if where else ()}
 
         def ask(book: "ModelBook") -> "SearchAnswer":
             models: dict[str, Any] = {"hidden": book.hidden(), "pictures": parts.picture_model(book)}
@@ -293,21 +298,48 @@ class Lake(FormerNames):
     def trace(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """`as_of` a time or a tag of all tables: what the tables told of it then. `customer` says whose is meant, where
         several have an event of that id."""
+        from headwater.upkeep.labels import shown_labels
         from headwater.upkeep.lineage import trace
 
         parts = self._parts
-        return trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
+        found = trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
+        return {**found, "labels": shown_labels(parts.ledger, found["object"]["id"])}
+
+    def label(
+        self,
+        id: str,
+        labels: "Facts" = (),
+        *,
+        by: str,
+        remove: Sequence[str] = (),
+        customer: str | None = None,
+    ) -> dict[str, Any]:
+        """Say more of an object: `lake.label(id, {"mood": "angry"}, by="ann")`. Another value takes a label's place;
+        `remove` takes labels back. Answers with the object's labels."""
+        from headwater.upkeep.labels import label_object, parse_facts
+
+        parts = self._parts
+        about: dict[str, Any] = {"customer": customer, "now": parts.clock(), "by": by}
+        return label_object(parts.reader, parts.ledger, id, parse_facts(labels), remove, **about)
+
+    def thread(self, id: str, *, customer: str | None = None) -> dict[str, Any]:
+        """A conversation: its objects in the order in which they happened, with what each says."""
+        from headwater.upkeep.conversation import read_conversation
+
+        parts = self._parts
+        hidden = parts.book().hidden()
+        return read_conversation(parts.reader, parts.ledger, id, customer=customer, hidden=hidden)
 
     def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.
 
         `as_of` counts for every table that it names; the answer then says which snapshots were read.
         """
-        from headwater.upkeep.runs_table import dismissals_table, runs_table
+        from headwater.upkeep.runs_table import dismissals_table, labels_table, runs_table
 
         parts = self._parts
         parts.queries.start()
-        made = {"runs": runs_table, "dismissals": dismissals_table}
+        made = {"runs": runs_table, "dismissals": dismissals_table, "labels": labels_table}
         others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
         hidden, ref = parts.book().hidden(), to_ref(as_of)
         return parts.queries.run(query, hidden, others, timeout_seconds=timeout_seconds, as_of=ref)

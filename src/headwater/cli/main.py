@@ -26,6 +26,8 @@ COMMANDS: Final = (
     "run",
     "search",
     "trace",
+    "thread",
+    "label",
     "get",
     "status",
     "flow",

@@ -6,7 +6,7 @@ value as words, `channel=phone`; keys that stand in one another are joined by do
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headwater.errors import InvalidRequest
 
@@ -16,6 +16,16 @@ _DEPTH_MAX: Final = 8
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 Fact = tuple[str, str]
+
+
+class WantedFact(NamedTuple):
+    """What an object must be known by: a fact of its meta, or a label. `labelled` are the objects that have it as a
+    label, `otherwise` those that have another label of its key: that counts more than what came with them."""
+
+    key: str
+    value: str
+    labelled: frozenset[str] = frozenset()
+    otherwise: frozenset[str] = frozenset()
 
 
 def meta_to_json(meta: object) -> str:

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from headwater.clock import to_text
+from headwater.domain.meta import WantedFact
 from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import ModelBook
 from headwater.domain.steps import PICTURE
@@ -59,6 +60,8 @@ class Hit:
             "locator": _present(self.entry.locator),
             "pointer": {name: self.entry.pointer.get(name) for name in _POINTER},
             "occurred_at": to_text(self.entry.occurred_at),
+            "meta": self.entry.meta,
+            "thread": self.entry.thread,
             "marks": [list(mark) for mark in self.marks],
         }
 
@@ -85,13 +88,15 @@ def search(
     limit: int = 10,
     hidden: frozenset[str] = frozenset(),
     speaker: str | None = None,
+    thread: str | None = None,
+    where: tuple[WantedFact, ...] = (),
     pictures: Model | None = None,
 ) -> SearchAnswer:
     """`embedded` is the next seq of silver.embeddings; at most three hits come from one object.
 
     `pictures` is a model that places words among pictures; those are a list of their own.
     """
-    only = _checked(query, Filter(customer, modality, since, until, hidden, speaker), limit)
+    only = _checked(query, Filter(customer, modality, since, until, hidden, speaker, thread, where), limit)
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
         near, worded = _candidates(index, embedder, query, depth, only)

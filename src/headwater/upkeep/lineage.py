@@ -6,6 +6,7 @@ printed. Columns that are not needed, vectors above all, are not read; files are
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,13 +90,18 @@ def trace(
     indexed = index.position()
     return Trace(
         object=_object(raw_store, object_id, events, refused),
-        event=_plain(next((row for row in events if row["event_id"] == asked), events[0])) if events else None,
+        event=_event(next((row for row in events if row["event_id"] == asked), events[0])) if events else None,
         derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
         vectors=tuple(_vector(row, indexed) for row in chunks),
         quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
         refs=tuple(ref for table in with_rows for ref in _refs(lake, table, where)),
         as_of=past.to_dict() if past else None,
     )
+
+
+def find_object(catalog: catalogs.Tables, name: str, customer: str | None = None) -> str:
+    """The object that any id means; NotFound where it means none."""
+    return _resolve(catalog, name, customer)[1]
 
 
 def fetch_object(
@@ -201,6 +207,10 @@ def _rows(catalog: catalogs.Tables, table: Table, columns: Sequence[str], where:
 
 def _plain(row: Row) -> Row:
     return {name: to_plain(value) for name, value in row.items()}
+
+
+def _event(row: Row) -> Row:
+    return {**_plain(row), "meta": json.loads(row["meta"]) if row["meta"] else None}
 
 
 def _object(raw_store: RawStore, object_id: str, events: Sequence[Row], refused: Sequence[Row]) -> Row:

@@ -1,5 +1,5 @@
 """What the ledger knows, as tables to ask: the journal (what was run, how it ended, what its models did and cost), and
-what was dismissed from quarantine."""
+what was dismissed from quarantine, and what objects were labelled with."""
 
 import json
 from typing import Any, Final
@@ -9,6 +9,7 @@ import pyarrow as pa
 from headwater.clock import parse_time
 from headwater.domain.tables import TIMESTAMP
 from headwater.storage.ledger.dismissals import read_dismissals
+from headwater.storage.ledger.labels import read_labels
 from headwater.storage.ledger.ledger import Ledger, Run
 
 SCHEMA: Final = pa.schema(
@@ -35,6 +36,7 @@ SCHEMA: Final = pa.schema(
 DISMISSALS: Final = pa.schema(
     [(name, pa.string()) for name in ("event_id", "step", "fingerprint", "reason", "dismissed_by", "because")]
 )
+LABELS: Final = pa.schema([(name, pa.string()) for name in ("object_id", "key", "value", "labelled_by")])
 _ALL: Final = 1_000_000_000
 _SUMS: Final = ("calls", "remembered", "faults", "model_seconds", "tokens", "cost", "attempts")
 
@@ -50,6 +52,13 @@ def dismissals_table(ledger: Ledger) -> pa.Table:
     moments = [parse_time(row.pop("dismissed_at")) for row in rows]
     given = pa.Table.from_pylist(rows, schema=DISMISSALS)
     return given.append_column("dismissed_at", pa.array(moments, TIMESTAMP))
+
+
+def labels_table(ledger: Ledger) -> pa.Table:
+    """One row an object and key that somebody labelled it with."""
+    rows = [label.to_dict() for label in read_labels(ledger)]
+    moments = [parse_time(row.pop("labelled_at")) for row in rows]
+    return pa.Table.from_pylist(rows, schema=LABELS).append_column("labelled_at", pa.array(moments, TIMESTAMP))
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:

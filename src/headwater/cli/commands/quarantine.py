@@ -1,10 +1,10 @@
 """`headwater quarantine` and `headwater quarantine dismiss`"""
 
-import getpass
 from typing import Any, Final
 
 import click
 
+from headwater.cli.caller import caller
 from headwater.cli.session import Session, with_session
 
 _ROWS_SHOWN: Final = 10
@@ -44,7 +44,7 @@ def command(session: Session, reason: str | None) -> None:
 def dismiss(
     session: Session, ids: tuple[str, ...], reason: str | None, because: str, by: str | None, undo: bool, dry_run: bool
 ) -> None:
-    by = "" if undo else by or _caller()
+    by = "" if undo else by or caller()
     if not (because.strip() or undo or dry_run):
         raise click.UsageError("Say why nobody is going to mend them: --because TEXT", click.get_current_context())
     with session.open() as lake:
@@ -53,13 +53,6 @@ def dismiss(
         else:
             plan = lake.quarantine.dismiss(*ids, reason=reason, because=because, by=by, undo=undo)
     session.show({**plan.to_dict(), "by": by, "because": because, "applied": not dry_run}, _draw_dismissal)
-
-
-def _caller() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a number that has no name
-        raise click.UsageError("Nobody knows who calls. Say it: --by NAME", click.get_current_context()) from None
 
 
 def _as_given(session: Session) -> tuple[str, ...]:

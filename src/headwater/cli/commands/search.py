@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from headwater.cli.known import known
 from headwater.cli.session import Moment, Session, with_session
 
 
@@ -15,6 +16,8 @@ from headwater.cli.session import Moment, Session, with_session
 @click.option("--customer", metavar="NAME", help="Only theirs.")
 @click.option("--modality", metavar="KIND", help="Only audio, image, video, document or chat.")
 @click.option("--speaker", metavar="NAME", help="Only what they said in a call: speech.channel_names, or 0, 1.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only what is known so, by its meta or a label.")
+@click.option("--thread", metavar="ID", help="Only of this conversation.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="How many hits.")
@@ -34,6 +37,8 @@ def draw(answer: dict[str, Any]) -> None:
         facts = (hit["customer"], hit["modality"], where, hit["model"])
         say(f"{number:>2}. ", text(f"{hit['score']:.3f}", "bold"), "  ", "  ".join(filter(None, facts)))
         say("    ", highlighted(hit["snippet"], hit["marks"]))
+        if hit["meta"] or hit["thread"]:
+            say(text(f"    {known(hit)}", "dim"))
         say(text(f"    {hit['pointer']['path']}  trace: {hit['id']}", "dim"))
     if answer["stale_by"]:
         say(f"The index is {answer['stale_by']:,} vectors behind: headwater run --once", stderr=True)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headwater.cli.known import known
 from headwater.cli.session import Session, as_of_option, with_session
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def draw(trace: dict[str, Any]) -> None:
     tree.add(text(_object(trace["object"])))
     if event := trace["event"]:
         tree.add(text(f"event {event['event_id']}  {event['customer']}  {event['occurred_at']}"))
+        if about := known(event):
+            tree.add(text(about))
+    for label in trace["labels"]:
+        said = f"{label['key']}={label['value']}  {label['labelled_by']}, {label['labelled_at']}"
+        tree.add(text(f"label {said}"))
     _add_derived(tree, trace)
     for refused in trace["quarantined"]:
         tree.add(text(f"quarantined  {refused['step']}: {refused['reason']}  {refused['detail'] or ''}", "yellow"))

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from headwater.domain.meta import WantedFact
 from headwater.storage.index.vector_index import Filter
 
 
@@ -16,7 +17,7 @@ def condition(only: Filter) -> str:
         parts.append(f"speaker = {quoted(only.speaker)}")
     if only.thread is not None:
         parts.append(f"thread = {quoted(only.thread)}")
-    parts += [f"array_has(facts, {quoted(f'{key}={value}')})" for key, value in only.where]
+    parts += [_known_by(wanted) for wanted in only.where]
     if only.since is not None:
         parts.append(f"occurred_at >= {_moment(only.since)}")
     if only.until is not None:
@@ -24,6 +25,14 @@ def condition(only: Filter) -> str:
     if only.hidden:
         parts.append(f"source_fingerprint NOT IN ({', '.join(quoted(value) for value in sorted(only.hidden))})")
     return " AND ".join(parts)
+
+
+def _known_by(wanted: WantedFact) -> str:
+    """No object is labelled in most lakes; then it is the one question of what came with it."""
+    fact = f"array_has(facts, {quoted(f'{wanted.key}={wanted.value}')})"
+    if wanted.otherwise:
+        fact = f"({fact} AND NOT {any_of('object_id', sorted(wanted.otherwise))})"
+    return f"({fact} OR {any_of('object_id', sorted(wanted.labelled))})" if wanted.labelled else fact
 
 
 def any_of(column: str, values: Collection[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.domain.meta import Fact
+from headwater.domain.meta import WantedFact
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
 from headwater.storage.io.s3 import is_s3
@@ -26,7 +26,7 @@ class Filter:
     """What an entry must be before it is ranked at all; `since` included, `until` not.
 
     `hidden` are fingerprints of models whose texts are not to be seen: those beside the active one. `where` are facts
-    of its meta, all of which it must have.
+    of its meta, or labels, all of which it must have.
     """
 
     customer: str | None = None
@@ -36,7 +36,7 @@ class Filter:
     hidden: frozenset[str] = frozenset()
     speaker: str | None = None
     thread: str | None = None
-    where: tuple[Fact, ...] = ()
+    where: tuple[WantedFact, ...] = ()
 
 
 ANYTHING: Final = Filter()

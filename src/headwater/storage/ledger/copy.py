@@ -14,7 +14,7 @@ from headwater.storage.ledger.claims import KEYS_PER_QUERY, hash_claim, insert_c
 from headwater.storage.ledger.database import Execute, Row
 from headwater.storage.ledger.ledger import Ledger
 
-FACTS, CLAIMS, RUNS, DISMISSED = "lake", "claims", "runs", "dismissed"
+FACTS, CLAIMS, RUNS, DISMISSED, LABELS = "lake", "claims", "runs", "dismissed", "labels"
 PLAIN_CLAIMS: Final = "first_seen"
 # Runs are numbered anew, in their order, because a database counts on from the numbers that it gave itself.
 COLUMNS: Final = {
@@ -22,12 +22,14 @@ COLUMNS: Final = {
     CLAIMS: ("key", "content", "log_partition", "log_offset"),
     RUNS: ("kind", "started_at", "finished_at", "outcome", "detail"),
     DISMISSED: ("event_id", "step", "fingerprint", "reason", "dismissed_at", "dismissed_by", "because"),
+    LABELS: ("object_id", "key", "value", "labelled_at", "labelled_by"),
 }
 _KEYS: Final = {
     FACTS: ("name",),
     CLAIMS: ("key",),
     RUNS: ("id",),
     DISMISSED: ("event_id", "step", "fingerprint", "reason"),
+    LABELS: ("object_id", "key"),
 }
 
 
@@ -48,7 +50,7 @@ def write_ledger(ledger: Ledger, rows: Iterable[tuple[str, Row]]) -> dict[str, i
             run(database.EMPTY.format(table=table))
         run(f"drop table if exists {PLAIN_CLAIMS}")
         while batch := list(islice(stream, KEYS_PER_QUERY)):
-            for table in (FACTS, RUNS, DISMISSED):
+            for table in (FACTS, RUNS, DISMISSED, LABELS):
                 some = [row for name, row in batch if name == table]
                 _insert(run, table, some)
                 written[table] += len(some)

@@ -36,6 +36,10 @@ _SCHEMA: Final = (
         event_id text not null, step text not null, fingerprint text not null, reason text not null,
         dismissed_at text not null, dismissed_by text not null, because text not null,
         primary key (event_id, step, fingerprint, reason))""",
+    """create table if not exists labels (
+        object_id text not null, key text not null, value text not null, labelled_at text not null,
+        labelled_by text not null, primary key (object_id, key))""",
+    "create index if not exists labels_by_key on labels (key, value)",
     """create table if not exists plans (
         id {row_id}, kind text not null, about text not null, steps text not null, begun_at text not null,
         finished_at text, outcome text)""",
