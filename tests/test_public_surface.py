@@ -31,8 +31,8 @@ def public(kind: type) -> set[str]:
 
 def test_the_package_exports_these_names() -> None:
     assert sorted(headwater.__all__) == [
-        "Lake", "__version__", "doctor", "init", "migrate", "open", "plan_migration", "plan_restore", "plan_upgrade",
-        "restore", "submit", "upgrade",
+        "Lake", "__version__", "doctor", "init", "kinds", "migrate", "open", "plan_migration", "plan_restore",
+        "plan_upgrade", "restore", "submit", "upgrade",
     ]  # fmt: skip
     assert all(getattr(headwater, name) for name in headwater.__all__)
     assert dir(headwater) == sorted(headwater.__all__)

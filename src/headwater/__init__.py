@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwater.closed_lake import doctor, migrate, plan_migration, plan_restore, plan_upgrade, restore, upgrade
     from headwater.cluster import submit
+    from headwater.domain.kinds import kinds
     from headwater.lake import Lake, init, open
 
     __version__: str
@@ -19,6 +20,7 @@ __all__ = (
     "__version__",
     "doctor",
     "init",
+    "kinds",
     "migrate",
     "open",
     "plan_migration",
@@ -30,7 +32,11 @@ __all__ = (
 )
 
 _CLOSED = ("doctor", "migrate", "plan_migration", "plan_restore", "plan_upgrade", "restore", "upgrade")
-_HOMES = {**dict.fromkeys(_CLOSED, "headwater.closed_lake"), "submit": "headwater.cluster"}
+_HOMES = {
+    **dict.fromkeys(_CLOSED, "headwater.closed_lake"),
+    "submit": "headwater.cluster",
+    "kinds": "headwater.domain.kinds",
+}
 
 
 def __getattr__(name: str) -> Any:

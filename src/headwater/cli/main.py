@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "get",
     "status",
     "flow",
+    "kinds",
     "show",
     "sql",
     "quarantine",

@@ -120,18 +120,22 @@ def _flat(part: str) -> str:
 
 
 def place(locator: Mapping[str, Any] | None) -> str:
-    """Where in its object a text stands, for a person: `01:05–01:12 agent`, `page 3`, `frame 00:02`."""
+    """Where in its object a text stands, for a person: `01:05–01:12 agent`, `page 3`, `frame 00:02`, `§ Prices`."""
     if not locator:
         return ""
     if locator.get("frame_ms") is not None:
         return f"frame {_clock(locator['frame_ms'])}"
     if locator.get("page") is not None:
-        return f"page {locator['page']}"
+        return " ".join([f"page {locator['page']}", *_section(locator)])
     if locator.get("start_ms") is not None:
         end = locator.get("end_ms")
         speaker = f" {locator['speaker']}" if locator.get("speaker") else ""
         return _clock(locator["start_ms"]) + (f"–{_clock(end)}" if end is not None else "") + speaker
-    return ""
+    return "".join(_section(locator))
+
+
+def _section(locator: Mapping[str, Any]) -> list[str]:
+    return [f"§ {clean(locator['section'])}"] if locator.get("section") else []
 
 
 def _clock(milliseconds: int) -> str:

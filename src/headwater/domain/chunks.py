@@ -7,7 +7,7 @@ from typing import Any, Final
 from headwater.domain.locator import Locator
 
 CHUNK_CHARACTERS: Final = 400  # a few sentences: long enough to mean something, short enough to point at
-_ONE_OF: Final = ("page", "frame_ms", "speaker")  # a chunk is of one of each
+_ONE_OF: Final = ("page", "frame_ms", "speaker", "section")  # a chunk is of one of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +59,6 @@ def _join(group: Sequence[tuple[str, Mapping[str, Any]]]) -> Chunk:
         frame_ms=places[0].get("frame_ms"),
         box=box,
         speaker=places[0].get("speaker"),
+        section=places[0].get("section"),
     )
     return Chunk(" ".join(text for text, _ in group), locator)

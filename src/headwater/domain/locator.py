@@ -1,4 +1,5 @@
-"""A locator says where in an object a text or a vector comes from: milliseconds, speaker, page, frame, box."""
+"""A locator says where in an object a text or a vector comes from: milliseconds, speaker, page, section,
+frame, box."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import pyarrow as pa
 @dataclass(frozen=True, slots=True)
 class Locator:
     """`box` is left, top, right, bottom in pixels of the picture or frame; `speaker` is who says it, where that is
-    known."""
+    known; `section` the heading that it stands below, or the rows of a sheet."""
 
     start_ms: int | None = None
     end_ms: int | None = None
@@ -17,6 +18,7 @@ class Locator:
     frame_ms: int | None = None
     box: tuple[float, float, float, float] | None = None
     speaker: str | None = None
+    section: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         fields = asdict(self)
@@ -41,7 +43,7 @@ _PLACE = [
     pa.field("frame_ms", pa.int64()),
     pa.field("box", pa.list_(pa.float32())),
 ]
-# Last in both, since it came last: a lake that was upgraded has it there, and one order serves all lakes.
-_SPEAKER = pa.field("speaker", pa.string())
-LOCATOR_TYPE = pa.struct([*_PLACE, _SPEAKER])
-SEGMENT_TYPE = pa.struct([*_PLACE, pa.field("text", pa.string()), _SPEAKER])
+# Last in both, since they came last: a lake that was upgraded has them there, and one order serves all lakes.
+_LATER = [pa.field("speaker", pa.string()), pa.field("section", pa.string())]
+LOCATOR_TYPE = pa.struct([*_PLACE, *_LATER])
+SEGMENT_TYPE = pa.struct([*_PLACE, pa.field("text", pa.string()), *_LATER])

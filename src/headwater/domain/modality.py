@@ -9,9 +9,10 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Final, Self
 
-from headwater.domain.steps import CAPTION, EXTRACT, MESSAGE, PICTURE, PROBE, TRANSCRIBE, Step
+from headwater.domain.steps import CAPTION, EXTRACT, MESSAGE, PICTURE, PROBE, READ, TRANSCRIBE, Step
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
 
 
 class Modality(StrEnum):
@@ -48,6 +49,7 @@ class Modality(StrEnum):
         ".webp": "image/webp",
         ".heic": "image/heic",
         ".heif": "image/heif",
+        ".avif": "image/avif",
         ".gif": "image/gif",
         ".bmp": "image/bmp",
         ".tif": "image/tiff",
@@ -61,7 +63,20 @@ class Modality(StrEnum):
         ".mkv": "video/x-matroska",
         ".avi": "video/x-msvideo",
     }  # fmt: skip
-    DOCUMENT = "document", "documents", (PROBE, EXTRACT), {".pdf": "application/pdf"}
+    DOCUMENT = "document", "documents", (PROBE, EXTRACT, READ), {
+        ".pdf": "application/pdf",
+        ".docx": f"{_OFFICE}.wordprocessingml.document",
+        ".xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+        ".pptx": f"{_OFFICE}.presentationml.presentation",
+        ".txt": "text/plain",
+        ".md": "text/markdown",
+        ".markdown": "text/markdown",
+        ".html": "text/html",
+        ".htm": "text/html",
+        ".eml": "message/rfc822",
+        ".srt": "application/x-subrip",
+        ".vtt": "text/vtt",
+    }  # fmt: skip
     CHAT = "chat", "chat", (MESSAGE,)
 
     @property

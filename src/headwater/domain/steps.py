@@ -27,6 +27,7 @@ class Step:
     helper_setting: str = ""
     optional: bool = False
     reads: tuple[Table, ...] = (EVENTS,)
+    codec: str | None = None  # the only one, as a probe tells it, of which it has something to say
 
     @property
     def produces(self) -> Literal["text", "vector"]:
@@ -47,12 +48,14 @@ class Step:
 PROBE: Final = Step("probe", METADATA, "document", fixed_model="probe")
 TRANSCRIBE: Final = Step("transcribe", TRANSCRIPTS, "speech", "models.transcribe")
 CAPTION: Final = Step("caption", CAPTIONS, "picture", "models.caption")
-EXTRACT: Final = Step("extract", CAPTIONS, "document", "models.extract", helper_setting="models.scans")
+EXTRACT: Final = Step("extract", CAPTIONS, "document", "models.extract", helper_setting="models.scans", codec="pdf")
+# What needs no model, because it was written as text: Word, e-mail, subtitles.
+READ: Final = Step("read", CAPTIONS, "document", fixed_model="readers")
 MESSAGE: Final = Step("message", MESSAGES, "text", fixed_model="inline")
 EMBED: Final = Step("embed", EMBEDDINGS, "text", "models.embed", reads=TEXT_TABLES)
 PICTURE: Final = Step("picture", EMBEDDINGS, "picture", "models.picture", optional=True)
 
-STEPS: Final = {step.name: step for step in (PROBE, TRANSCRIBE, CAPTION, EXTRACT, MESSAGE, EMBED, PICTURE)}
+STEPS: Final = {step.name: step for step in (PROBE, TRANSCRIBE, CAPTION, EXTRACT, READ, MESSAGE, EMBED, PICTURE)}
 # Those whose model can be chosen.
 CHOICES: Final = {name: step for name, step in STEPS.items() if step.setting}
 

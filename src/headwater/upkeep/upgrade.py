@@ -89,6 +89,14 @@ def _add_meta(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
     index.delete(None)
 
 
+def _add_sections(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_fields
+
+    for table in TEXT_TABLES:
+        add_fields(catalog, table.name, "segments", table.schema.field("segments").type)
+    add_fields(catalog, EMBEDDINGS.name, "locator", EMBEDDINGS.schema.field("locator").type)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
@@ -97,6 +105,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     4: Upgrade("segments and the index tell who speaks", _add_speakers),
     5: Upgrade("an event's id belongs to its customer", _claim_by_customer),
     6: Upgrade("rows and the index tell what is known of an object beside its bytes", _add_meta),
+    7: Upgrade("segments tell the section that they stand in", _add_sections),
 }
 
 

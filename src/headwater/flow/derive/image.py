@@ -18,7 +18,7 @@ from headwater.flow.models.answers import checked_embedded
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said
 
-FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
+FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF")
 # Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
 REFUSED: Final = {b"%!PS": "PostScript", b"SIMPLE": "FITS", b"gd2": "GD", b"8BPS": "Photoshop", b"<svg": "SVG"}
 
@@ -131,8 +131,10 @@ def _levelled(image: Any) -> Any:
 
 
 def _prepare() -> None:
+    from PIL import AvifImagePlugin
     from pillow_heif import register_heif_opener
 
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
     register_heif_opener(thumbnails=False)
 
 

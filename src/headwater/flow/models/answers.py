@@ -22,6 +22,7 @@ LETTERS_MAX: Final = 20_000_000
 SEGMENTS_MAX: Final = 1_000_000
 LANGUAGE_LETTERS: Final = 64
 SPEAKER_LETTERS: Final = 64
+SECTION_LETTERS: Final = 1_000
 TOKENS_MAX: Final = 10**12
 ATTEMPTS_MAX: Final = 10**6
 MILLISECONDS_MAX: Final = 10**12  # thirty years
@@ -194,7 +195,8 @@ def _segment(part: object) -> Segment:
         _refuse("a segment of it ends", f"at {end} ms", f"before it begins at {start} ms")
     page = None if place.page is None else checked_whole(place.page, "page", PAGES_MAX)
     speaker = None if place.speaker is None else checked_text(place.speaker, "speaker", SPEAKER_LETTERS)
-    locator = Locator(start, end, page, _moment(place.frame_ms, "frame_ms"), _box(place.box), speaker)
+    section = None if place.section is None else checked_text(place.section, "section", SECTION_LETTERS)
+    locator = Locator(start, end, page, _moment(place.frame_ms, "frame_ms"), _box(place.box), speaker, section)
     return Segment(checked_text(part.text, "a segment's text", LETTERS_MAX), locator)
 
 

@@ -33,6 +33,7 @@ MODELS: Final[dict[str, str]] = {
     "lexical": "headwater.flow.models.lexical:Lexical",
     "inline": "headwater.flow.models.inline:Inline",
     "probe": "headwater.flow.models.inline:Probe",
+    "readers": "headwater.flow.models.inline:Readers",
     "faster-whisper": "headwater.flow.models.whisper:FasterWhisper",
     "fastembed": "headwater.flow.models.fastembed_text:FastEmbed",
     "fastembed-clip": "headwater.flow.models.fastembed_pictures:FastEmbedClip",

@@ -100,6 +100,7 @@ class Quoting:
             table=table.short_name,
             print=known.fingerprint,
             whole=PROBE.name,
+            codec=f"AND coalesce(m.codec, '{step.codec}') = '{step.codec}'" if step.codec else "",
         )
         left = plan_again(lambda: self._counted(known, card, query, self._tokens_each(known.step, table)))
         seconds, whose = self._pace(known, table, left)
@@ -277,7 +278,7 @@ _OBJECTS: Final = """
         coalesce(m.tier, 'standard') AS tier, coalesce(m.duration_ms, 0) / 1000.0 AS media_seconds, m.pages, m.channels,
         row_number() OVER (PARTITION BY e.pointer.checksum ORDER BY e.seq) = 1 AS is_first
     FROM bronze.events e LEFT JOIN all_models.metadata m ON m.object_id = e.object_id
-    WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities})
+    WHERE e.seq >= {begin} AND e.seq < {end} AND e.first_of_object AND e.modality IN ({modalities}) {codec}
         AND NOT EXISTS (
             SELECT 1 FROM quarantine q
             WHERE q.object_id = e.object_id AND q.event_id = e.event_id AND q.step = '{whole}')
