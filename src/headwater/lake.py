@@ -15,7 +15,7 @@ from headwater.clock import Moment, to_moment
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.ref import AsOf, to_ref
-from headwater.errors import NotFound
+from headwater.errors import InvalidRequest, NotFound
 from headwater.facets.former_names import FormerNames
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
@@ -64,7 +64,7 @@ class Lake(FormerNames):
     def put(
         self,
         *patterns: str | Path,
-        customer: str,
+        customer: str | None = None,
         id: str | None = None,
         at: Moment | None = None,
         follow_links: bool = False,
@@ -75,7 +75,7 @@ class Lake(FormerNames):
 
         When all are done, the first that failed is raised; with `collect`, failures are results too. A link that is
         named is followed; one in a directory, or that a glob finds, only with `follow_links`. A file whose kind is not
-        taken is a failure, or with `skip_unsupported` skipped.
+        taken is a failure, or with `skip_unsupported` skipped. Without a customer it is that of `put.customer`.
         """
         from headwater.flow.land import require_landed
 
@@ -86,7 +86,7 @@ class Lake(FormerNames):
     def iter_put(
         self,
         *patterns: str | Path,
-        customer: str,
+        customer: str | None = None,
         id: str | None = None,
         at: Moment | None = None,
         follow_links: bool = False,
@@ -107,22 +107,24 @@ class Lake(FormerNames):
         }
         about |= {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
         about["places"] = LakePlaces(parts.settings)
-        return land_many(parts.raw_store, parts.log_to_write, patterns, customer, **about)
+        return land_many(parts.raw_store, parts.log_to_write, patterns, self._whose(customer), **about)
 
-    def put_text(self, text: str, *, customer: str, id: str | None = None, at: Moment | None = None) -> "Landed":
+    def put_text(
+        self, text: str, *, customer: str | None = None, id: str | None = None, at: Moment | None = None
+    ) -> "Landed":
         """A chat line; it needs no raw object. Conflict where the customer's id is known to be another text's."""
         from headwater.flow.known_files import KnownFiles
         from headwater.flow.land import land_text
 
         parts = self._parts
         about: dict[str, Any] = {"event_id": id, "known": KnownFiles(parts.ledger) if id else None}
-        return land_text(parts.log_to_write, text, customer, at=to_moment(at) or parts.clock(), **about)
+        return land_text(parts.log_to_write, text, self._whose(customer), at=to_moment(at) or parts.clock(), **about)
 
     def put_lines(
         self,
         lines: Iterable[bytes | str],
         *,
-        customer: str,
+        customer: str | None = None,
         id: str | None = None,
         id_prefix: str | None = None,
         at: Moment | None = None,
@@ -138,7 +140,7 @@ class Lake(FormerNames):
         self,
         lines: Iterable[bytes | str | None],
         *,
-        customer: str,
+        customer: str | None = None,
         id: str | None = None,
         id_prefix: str | None = None,
         at: Moment | None = None,
@@ -153,7 +155,12 @@ class Lake(FormerNames):
             "at": to_moment(at),
             "clock": self._parts.clock,
         }
-        return land_lines(self._parts.log_to_write, lines, customer, **about)
+        return land_lines(self._parts.log_to_write, lines, self._whose(customer), **about)
+
+    def _whose(self, customer: str | None) -> str:
+        if named := customer or self.settings.text("put.customer"):
+            return named
+        raise InvalidRequest("Whose is it? Name a customer with --customer NAME, or one for all in put.customer.")
 
     def put_rows(
         self,
@@ -180,7 +187,8 @@ class Lake(FormerNames):
         from headwater.flow.known_files import KnownFiles
 
         parts, columns = self._parts, ColumnMap.of(map)
-        how: dict[str, Any] = {"customer": customer, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
+        whose = customer or self.settings.text("put.customer") or None
+        how: dict[str, Any] = {"customer": whose, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
         how |= {"on_reject": on_reject, "progress": progress, "known": KnownFiles(parts.ledger)}
         paths = [rows] if isinstance(rows, str | Path) else rows
         if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
@@ -245,6 +253,30 @@ class Lake(FormerNames):
         columns = "COLUMNS(lambda name: name <> 'vector')"
         found = self.sql(f"SELECT {columns} FROM {table} ORDER BY seq DESC LIMIT {limit}", as_of=as_of)
         return {"table": table, **found}
+
+    def ls(
+        self,
+        *,
+        customer: str | None = None,
+        modality: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        thread: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> dict[str, Any]:
+        """The objects that are in the lake, the last that came first: `{"objects": [{…}], "next"}`; `next` is the
+        `before` of the page that follows, or None. Starts no JVM."""
+        from headwater.upkeep.objects import Selection, list_objects
+
+        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
+        return list_objects(self._parts.reader, chosen, limit=limit, before=before)
+
+    def customers(self) -> list[dict[str, Any]]:
+        """Whose objects are in the lake: how many, how large, from when to when; starts no JVM."""
+        from headwater.upkeep.objects import list_customers
+
+        return list_customers(self._parts.reader)
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""

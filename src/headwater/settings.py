@@ -28,6 +28,7 @@ SETTINGS: Final = (
         minimum=5 << 20,
         maximum=1 << 30,
     ),
+    Setting("put.customer", "", "Whose it is that is put, where nobody says; empty is nobody's."),
     Setting("log.uri", "{lake}/log", "Where pointer events travel: a directory or kafka://host:port/topic."),
     Setting("log.retention_hours", 48, "How long the log keeps an event after it was published.", minimum=1),
     Setting("log.partitions", 4, "How many partitions a Kafka topic gets when it is made.", minimum=1, maximum=10_000),

@@ -29,6 +29,8 @@ COMMANDS: Final = (
     "thread",
     "label",
     "get",
+    "ls",
+    "customers",
     "status",
     "flow",
     "kinds",

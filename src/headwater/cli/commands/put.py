@@ -28,7 +28,9 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 )
 @click.argument("sources", nargs=-1, metavar="[FILE|DIR|GLOB]…")
 @click.option("--text", "texts", multiple=True, help="A chat message instead of files.")
-@click.option("--customer", metavar="NAME", help="Whose it is; of --from, of rows that do not say.")
+@click.option(
+    "--customer", metavar="NAME", help="Whose it is; of --from, of rows that do not say. Default: put.customer."
+)
 @click.option("--id", "event_id", metavar="ID", help="The event's id: the same id twice is one event.")
 @click.option("--id-prefix", metavar="PREFIX", help="Of lines on stdin: their ids are PREFIX-1, PREFIX-2, and so on.")
 @click.option("--at", type=Moment(), metavar="TIME", help="When it happened. Default: the file's time; now for text.")
@@ -56,8 +58,6 @@ def command(session: Session, tables: tuple[str, ...], pairs: tuple[str, ...], *
         return
     if pairs or any(rows.values()):
         raise InvalidRequest("--map, --dry-run, --encoding, --delimiter and --rejects are of --from. Name its file.")
-    if not given["customer"]:
-        raise InvalidRequest("Missing option --customer: whose it is. Help: headwater put --help")
     put_things(session, **given)
 
 
@@ -78,7 +78,7 @@ def _land(
     lake: "Lake",
     sources: tuple[str, ...],
     texts: tuple[str, ...],
-    customer: str,
+    customer: str | None,
     event_id: str | None,
     id_prefix: str | None,
     at: datetime | None,
@@ -98,7 +98,7 @@ def _land(
         yield from _land_stdin(lake, customer, event_id, id_prefix, at)
 
 
-def _land_text(lake: "Lake", text: str, customer: str, event_id: str | None, at: datetime | None) -> "Landed":
+def _land_text(lake: "Lake", text: str, customer: str | None, event_id: str | None, at: datetime | None) -> "Landed":
     """One that is no good is a result, as a file is."""
     from headwater.flow.land import Landed
 
@@ -109,7 +109,7 @@ def _land_text(lake: "Lake", text: str, customer: str, event_id: str | None, at:
 
 
 def _land_stdin(
-    lake: "Lake", customer: str, event_id: str | None, id_prefix: str | None, at: datetime | None
+    lake: "Lake", customer: str | None, event_id: str | None, id_prefix: str | None, at: datetime | None
 ) -> "Iterator[Landed]":
     from headwater.cli.stdin_lines import stdin_lines
 

@@ -36,7 +36,10 @@ def _draw(status: dict[str, Any], pending: "Pending") -> None:
     ]
     table(columns, rows, numbers=columns[1:])
     say("")
-    say(f"raw         {plural(status['raw']['objects'], 'object')}, {size(status['raw']['bytes'])}")
+    unread = (
+        f", and {plural(status['log']['lag'], 'event')} landed that no run has read" if status["log"]["lag"] else ""
+    )
+    say(f"raw         {plural(status['raw']['objects'], 'object')}, {size(status['raw']['bytes'])}{unread}")
     say(f"log         {plural(status['log']['lag'], 'event')} behind, {plural(status['duplicates'], 'duplicate')} seen")
     if status["log"]["lost"]:
         say(f"            {plural(status['log']['lost'], 'event')} lost by the log{_way('rescan', True)}")

@@ -1,0 +1,92 @@
+"""Objects: what is in the lake, whose and when, told by the events about it. Starts no JVM.
+
+Reads   bronze.events
+An object is told once, by the first event about it. What was put and not read yet is not there: `status` counts it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from headwater.domain.keys import shown_path
+from headwater.domain.modality import INLINE, Modality
+from headwater.errors import InvalidRequest
+from headwater.storage.query.reader import run_sql
+from headwater.storage.tables.catalog import Tables
+from headwater.storage.tables.row_filter import literal
+
+LIMIT_MAX: Final = 10_000
+_COLUMNS: Final = (
+    "object_id AS id, event_id, customer, modality, pointer.size AS size, pointer.content_type AS content_type, "
+    "pointer.checksum AS checksum, occurred_at, bronze_at, thread, meta, seq"
+)
+_MOST: Final = 9_223_372_036_854_775_807  # an event may claim any size
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects: of a customer, a modality, a time (not before `since`, before `until`), a thread; None is any."""
+
+    customer: str | None = None
+    modality: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    thread: str | None = None
+
+    def check(self) -> None:
+        if self.modality is not None and self.modality not in {one.value for one in Modality}:
+            known = ", ".join(one.value for one in Modality)
+            raise InvalidRequest(f"{self.modality} is no modality. These are: {known}.")
+        if self.since and self.until and self.since >= self.until:
+            raise InvalidRequest("since must lie before until.")
+
+    def conditions(self) -> list[str]:
+        """As SQL, of any table whose rows tell of objects."""
+        named = {"customer": self.customer, "modality": self.modality, "thread": self.thread}
+        conditions = [f"{name} = {literal(value)}" for name, value in named.items() if value is not None]
+        conditions += [f"occurred_at >= {literal(self.since)}"] if self.since else []
+        return conditions + ([f"occurred_at < {literal(self.until)}"] if self.until else [])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "customer": self.customer,
+            "modality": self.modality,
+            "since": self.since.isoformat() if self.since else None,
+            "until": self.until.isoformat() if self.until else None,
+            "thread": self.thread,
+        }
+
+
+def list_objects(catalog: Tables, chosen: Selection, *, limit: int, before: int | None = None) -> dict[str, Any]:
+    """`{"objects": [{…}], "next"}`: the last that came first. `next` is the `before` of the page that follows."""
+    chosen.check()
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidRequest(f"limit must be 1 to {LIMIT_MAX:,}; the rest is on the next page.")
+    conditions = ["first_of_object", *chosen.conditions(), *([f"seq < {int(before)}"] if before is not None else [])]
+    query = f"SELECT {_COLUMNS} FROM bronze.events WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT {limit + 1}"
+    rows: Sequence[dict[str, Any]] = run_sql(catalog, query)["rows"]
+    objects = [{**row, "name": _name(row)} for row in rows[:limit]]
+    return {"objects": objects, "next": objects[-1]["seq"] if len(rows) > limit else None}
+
+
+def _name(row: dict[str, Any]) -> str:
+    """What a person wrote: behind modality, customer and, of files, the day."""
+    return shown_path(row["id"]).split("/", 2 if row["modality"] in INLINE else 3)[-1]
+
+
+def list_customers(catalog: Tables) -> list[dict[str, Any]]:
+    """`[{"customer", "objects", "bytes", "first_at", "last_at", "modalities": {kind: n}}]`, by name."""
+    rows = run_sql(catalog, _CUSTOMERS)["rows"]
+    return [{**row, "modalities": dict(zip(row["modalities"], row.pop("counts"), strict=True))} for row in rows]
+
+
+_CUSTOMERS: Final = f"""
+    SELECT customer, sum(objects)::BIGINT AS objects, least(sum(bytes), {_MOST})::BIGINT AS bytes,
+        min(first_at) AS first_at, max(last_at) AS last_at,
+        list(modality ORDER BY modality) AS modalities, list(objects ORDER BY modality) AS counts
+    FROM (
+        SELECT customer, modality, count(*) AS objects, least(coalesce(sum(pointer.size), 0), {_MOST}) AS bytes,
+            min(occurred_at) AS first_at, max(occurred_at) AS last_at
+        FROM bronze.events WHERE first_of_object GROUP BY customer, modality)
+    GROUP BY customer ORDER BY customer"""
