@@ -160,6 +160,12 @@ class Components:
             self.__dict__["spark"] = start_spark(self.settings, meanwhile=self.index.prepare)
         return self.spark
 
+    def prepare_spark_beside(self) -> None:
+        """What makes Spark start faster, where set-up has not made it; nobody waits for it."""
+        from headwater.storage.spark.class_archive import record_beside
+
+        record_beside(self.settings.lake / "logs")
+
     def close(self) -> None:
         """Stop what was started; twice is once."""
         if "queries" in self.__dict__:
@@ -168,6 +174,7 @@ class Components:
             from headwater.storage.spark.session import stop_spark
 
             stop_spark(self.__dict__.pop("spark"))
+            self.prepare_spark_beside()
         for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), part)]:
             del self.__dict__[name]
         self.is_closed = True

@@ -394,5 +394,7 @@ def init(directory: str | Path) -> Lake:
 
     path = Path(directory)
     write_settings(path)
-    make_lake(Components(settings.load(path)))
+    components = Components(settings.load(path))
+    make_lake(components)
+    components.prepare_spark_beside()
     return open(directory)

@@ -3,17 +3,22 @@
 Writes  <environment>/var/headwater/spark-<key>.jsa, about 200 MB
 Key     Java's version and the class path; another Java or another pyspark makes another archive.
 
+A clone's set-up makes it; what was installed from a wheel has none, and makes it beside the first commands, by itself.
+
 A real, small run (a stream from files into a table, by the driver and by Spark; parts to Python workers and back;
 rows deleted, a look-up) loads the classes; the JVM writes them down when it exits. Starting with the archive takes
 about half of the time.
 """
 
+import fcntl
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +28,8 @@ from headwater.domain.tables import TIMESTAMP, Table
 from headwater.errors import HeadwaterError, Unavailable
 from headwater.settings import Settings, resolve
 from headwater.storage.io.java import check_java
-from headwater.storage.spark.jars import resolve_jars
+from headwater.storage.io.scratch import scratch_directory
+from headwater.storage.spark.jars import EMBEDDED, jars_directory, resolve_jars
 from headwater.storage.spark.jvm import archive_file
 from headwater.storage.spark.session import start_spark, stop_spark
 
@@ -50,7 +56,7 @@ def prepare_spark(*, report: Callable[[str], None] = print) -> Path:
         return archive
     report("Recording the classes that Spark loads (once)")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="headwater-warm-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="warm-", dir=scratch_directory()) as scratch:
         recorded = Path(scratch) / archive.name
         _record(Path(scratch) / "lake", recorded)
         if not recorded.is_file():
@@ -60,6 +66,42 @@ def prepare_spark(*, report: Callable[[str], None] = print) -> Path:
         partial.replace(archive)
     _remove_old(archive)
     return archive
+
+
+def record_beside(logs: Path) -> "subprocess.Popen[bytes] | None":
+    """Have another process make the archive, where Headwater was installed, rather than cloned, and there is none. It
+    goes on when this process has ended; what it says is in class-archive.log. None where there is nothing to do."""
+    installed = Path(__file__).is_relative_to(sys.prefix)
+    if not installed or _archive_here().is_file():
+        return None
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / "class-archive.log").open("ab") as log:
+            line = ["nice", "-n", "10", sys.executable, "-m", "headwater.storage.spark.class_archive"]
+            return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    except OSError:  # nothing needs it
+        return None
+
+
+def _archive_here() -> Path:
+    """Where it is, or would be; asks for no jar."""
+    try:
+        return archive_file(check_java(), [jars_directory() / jar.file_name for jar in EMBEDDED])
+    except HeadwaterError:
+        return Path(sys.executable)  # without Java there is nothing to make
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[bool]:
+    """Whether nobody else is making one here."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".recording").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def _remove_old(archive: Path) -> None:
@@ -131,7 +173,9 @@ def _same(part: bytes) -> bytes:
 
 if __name__ == "__main__":
     try:
-        prepare_spark()
+        with _alone(_archive_here().parent) as alone:
+            if alone:
+                prepare_spark()
     except HeadwaterError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
