@@ -52,7 +52,9 @@ def lies(text: str, page: Path) -> list[str]:
         section, _, key = name.partition(".")
         if section in {each.partition(".")[0] for each in BY_NAME} and key not in {"py", "md"} and name not in known:
             found.append(f"setting {name}")
-    found += [f"variable {name}" for name in set(re.findall(r"HEADWATER_[A-Z0-9_]+", text)) if not _is_variable(name)]
+    found += [
+        f"variable {name}" for name in set(re.findall(r"(?<!_)HEADWATER_[A-Z0-9_]+", text)) if not _is_variable(name)
+    ]
     for path in re.findall(r"`((?:src|docs|tests|examples|scripts|benchmarks)/[\w./-]*)`", text):
         found += [] if (ROOT / path).exists() else [f"path {path}"]
     for link in re.findall(r"\]\(([^)#]+)\)", text):
