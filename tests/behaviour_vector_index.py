@@ -16,10 +16,11 @@ from sample_rows import NOON, rows
 
 from headwater.domain import tables
 from headwater.domain.meta import WantedFact
+from headwater.domain.terms import asked_terms
 from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.models.lexical import DIMENSION
 from headwater.settings import Settings
-from headwater.storage.index.vector_index import Filter, Vector, VectorIndex, open_index
+from headwater.storage.index.vector_index import Filter, Terms, Vector, VectorIndex, open_index
 
 PRINT = "feed0123feed0123"
 
@@ -54,7 +55,7 @@ def index(settings: Settings) -> VectorIndex:
 def test_an_empty_index_answers_with_nothing(index: VectorIndex) -> None:
     assert (index.position(), index.count()) == (0, 0)
     assert index.search(PRINT, vectors(1)[0], 5) == []
-    assert index.search(PRINT, "refund", 5) == []
+    assert index.search(PRINT, asked_terms("refund"), 5) == []
     assert index.present(["c1"]) == set()
     index.optimise()
 
@@ -91,7 +92,7 @@ def test_a_speaker_is_a_filter_by_vector_and_by_words(index: VectorIndex) -> Non
     for first, speaker in enumerate(("agent", "customer", None)):
         index.upsert(embeddings(1, first=first, locator={"start_ms": 5, "speaker": speaker}))
     for speaker, chunk_id in (("agent", "c0"), ("customer", "c1")):
-        for probe in (vectors(1)[0], "refund"):
+        for probe in (vectors(1)[0], asked_terms("refund")):
             assert [entry.chunk_id for entry in index.search(PRINT, probe, 3, Filter(speaker=speaker))] == [chunk_id]
 
 
@@ -99,16 +100,16 @@ def test_words_are_found_by_their_stem_before_and_after_optimising(index: Vector
     index.upsert(embeddings(5))
     index.upsert(embeddings(1, first=50, text="two invoices are running late"))
     for _ in range(2):
-        assert [entry.chunk_id for entry in index.search(PRINT, "invoice run", 3)] == ["c50"]
+        assert [entry.chunk_id for entry in index.search(PRINT, asked_terms("invoice run"), 3)] == ["c50"]
         index.optimise()
     index.upsert(embeddings(1, first=60, text="the invoice came twice"))
-    assert {entry.chunk_id for entry in index.search(PRINT, "invoice", 3)} == {"c50", "c60"}
+    assert {entry.chunk_id for entry in index.search(PRINT, asked_terms("invoice"), 3)} == {"c50", "c60"}
 
 
 @pytest.mark.parametrize("probe", ["vector", "refund number"])
 def test_filters_apply_before_ranking(index: VectorIndex, probe: str) -> None:
     index.upsert(embeddings(40))
-    asked: Vector | str = vectors(40)[1] if probe == "vector" else probe
+    asked: Vector | Terms = vectors(40)[1] if probe == "vector" else asked_terms(probe)
     acme = index.search(PRINT, asked, 10, Filter(customer="acme"))
     assert {entry.chunk_id for entry in acme} == {f"c{number}" for number in range(0, 40, 4)}
     assert len(index.search(PRINT, asked, 10, Filter(customer="o'neil"))) == 10
@@ -152,7 +153,7 @@ def test_texts_of_a_hidden_model_are_found_neither_by_vector_nor_by_words(index:
     index.upsert(embeddings(4, source_fingerprint="shown"))
     index.upsert(embeddings(4, first=10, source_fingerprint="h1dden"))
     only = Filter(hidden=frozenset({"h1dden"}))
-    for probe in (vectors(4, seed=10)[0], "refund"):
+    for probe in (vectors(4, seed=10)[0], asked_terms("refund")):
         assert {entry.chunk_id for entry in index.search(PRINT, probe, 20, only)} == {"c0", "c1", "c2", "c3"}
         assert len(index.search(PRINT, probe, 20)) == 8
 
@@ -256,7 +257,7 @@ def test_facts_of_the_meta_and_a_thread_are_filters_by_vector_and_by_words(index
         (Filter(thread="t1"), {"c0", "c1"}),
         (Filter(), {"c0", "c1", "c2"}),
     ):
-        for probe in (vectors(1)[0], "refund number"):
+        for probe in (vectors(1)[0], asked_terms("refund number")):
             assert {entry.chunk_id for entry in index.search(PRINT, probe, 3, only)} == chunk_ids
-    entry = index.search(PRINT, "refund number", 1, Filter(where=(WantedFact("n", "5"),)))[0]
+    entry = index.search(PRINT, asked_terms("refund number"), 1, Filter(where=(WantedFact("n", "5"),)))[0]
     assert (entry.meta, entry.thread) == ({"channel": "phone", "n": 5}, "t1")

@@ -11,9 +11,10 @@ from sample_rows import NOON, rows
 from headwater import settings as settings_module
 from headwater.domain import tables
 from headwater.errors import Conflict, InvalidRequest
+from headwater.flow.answer import SearchAnswer
 from headwater.flow.models.lexical import Lexical
 from headwater.flow.models.port import ModelCard
-from headwater.flow.search import SearchAnswer, search
+from headwater.flow.search import search
 from headwater.storage.index.vector_index import VectorIndex, open_index
 
 SAID = (
@@ -54,12 +55,13 @@ def test_the_answer_has_the_pinned_shape(index: VectorIndex) -> None:
     answer = json.loads(json.dumps(ask(index, "refund laptop").to_dict()))
     assert set(answer) == {"hits", "stale_by"}
     hit = answer["hits"][0]
-    pinned = {"id", "score", "customer", "modality", "text", "snippet", "model", "locator", "pointer"}
-    assert pinned | {"occurred_at", "marks"} == set(hit)
+    pinned = {"id", "score", "why", "customer", "modality", "text", "snippet", "model", "locator", "pointer"}
+    assert pinned | {"occurred_at", "meta", "thread", "marks"} == set(hit)
     assert set(hit["pointer"]) == {"path", "offset", "size", "content_type", "checksum"}
     assert (hit["id"], hit["customer"], hit["model"]) == ("c0", "acme", "inline 1")
     assert hit["locator"] == {"start_ms": 0, "end_ms": 900}
-    assert hit["score"] == 1.0
+    assert hit["score"] > 0.9
+    assert hit["why"] == "words and meaning"
 
 
 @pytest.mark.parametrize(
@@ -123,3 +125,24 @@ def test_vectors_of_another_model_are_never_compared(index: VectorIndex) -> None
 
     with pytest.raises(Conflict, match="headwater run"):
         search(index, Other(), "refund", embedded=5)
+
+
+def test_an_answer_is_gone_through_counted_and_made_a_table(index: VectorIndex) -> None:
+    answer = ask(index, "invoice")
+    assert [hit.entry.chunk_id for hit in answer] == [hit.entry.chunk_id for hit in answer.hits]
+    assert len(answer) == 2 and len(ask(index, "xylophone quartz")) == 0
+    table = answer.to_pandas()
+    assert list(table["id"]) == [hit.entry.chunk_id for hit in answer]
+    assert {"score", "why", "customer", "text", "path", "start_ms"} <= set(table.columns)
+    assert list(ask(index, "xylophone quartz").to_pandas().columns) == list(table.columns)
+
+
+def test_a_notebook_shows_an_answer_and_runs_nothing_of_what_came_in(index: VectorIndex) -> None:
+    attack = '<script>alert(1)</script><img src=x onerror=alert(2)> refund & "more"'
+    path = "chat/<b>/'x'"
+    bring(index, [{"customer": "<i>eve</i>", "modality": "chat", "text": attack, "pointer": {"path": path}}], first=20)
+    page = ask(index, "refund more", customer="<i>eve</i>")._repr_html_()
+    assert "<b>refund</b> &amp; &quot;<b>more</b>" in page
+    for raw in ("<script", "<img", "<i>", "<b>/"):
+        assert raw not in page
+    assert "No hits" in ask(index, "xylophone quartz")._repr_html_()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import headwater
 from headwater import settings as settings_module
 from headwater.domain.tables import EMBEDDINGS
+from headwater.domain.terms import asked_terms
 from headwater.flow.models.port import Model
 from headwater.flow.models.registry import load_model
 from headwater.flow.search import search
@@ -92,7 +93,9 @@ def _ways(lake: Path, name: str, texts: dict[str, str]) -> dict[str, Find]:
     index.optimise()
     return {
         "meaning": lambda asked: _nearest(index, model, asked),
-        "words": lambda asked: [(e.chunk_id, e.score) for e in index.search(model.card.fingerprint, asked, AT)],
+        "words": lambda asked: [
+            (e.chunk_id, e.score) for e in index.search(model.card.fingerprint, asked_terms(asked), AT)
+        ],
         "fused": lambda asked: [
             (hit.entry.chunk_id, hit.score) for hit in search(index, model, asked, embedded=len(texts)).hits
         ],

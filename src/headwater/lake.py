@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.domain.model_book import ModelBook
+    from headwater.flow.answer import SearchAnswer
     from headwater.flow.drive.pending import Pending
     from headwater.flow.imports.import_rows import Imported, Reject
     from headwater.flow.imports.row_source import Row
     from headwater.flow.land import Landed
-    from headwater.flow.search import SearchAnswer
     from headwater.upkeep.labels import Facts
     from headwater.upkeep.run import Ran
 
@@ -219,7 +219,8 @@ class Lake(FormerNames):
         thread: str | None = None,
         limit: int = 10,
     ) -> "SearchAnswer":
-        """`where` is what must be known of the object: `{"channel": "phone"}`, from its meta or its labels."""
+        """Hits, best first: `for hit in lake.search("refund")`. `where` is what must be known of the object:
+        `{"channel": "phone"}`, from its meta or its labels."""
         from headwater.domain.tables import EMBEDDINGS
         from headwater.flow.search import search, search_by_book
         from headwater.storage.tables.read_progress import read_progress

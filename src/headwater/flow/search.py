@@ -1,78 +1,63 @@
 """Search: from a question to chunks of text, each with its place in its source.
 
 Reads   index
-Two lists are made, by vector and by words, and fused by rank: a hit's score is the mean of `RANKS / (RANKS + rank)`
-over both, so 1.0 is first in both lists, and neither list's own scale matters. When the index lags behind
-silver.embeddings, the answer says by how many vectors.
+Candidates come by words and by meaning, and each is judged by both: how much of what was asked for it has, rare words
+before common ones, and how much nearer it lies than chance. So a score means the same for every question, and what
+nothing fits is answered with nothing. When the index lags behind silver.embeddings, the answer says by how much.
 """
 
-import re
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from headwater.clock import to_text
 from headwater.domain.meta import WantedFact
 from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import ModelBook
-from headwater.domain.steps import PICTURE
+from headwater.domain.steps import PICTURE as PICTURE_STEP
 from headwater.errors import Conflict, InvalidRequest, Unavailable
+from headwater.flow.answer import BOTH, MEANING, PICTURE, WORDS, Hit, SearchAnswer
 from headwater.flow.models.answers import ask_vector
 from headwater.flow.models.port import Model
-from headwater.storage.index.vector_index import Entry, Filter, VectorIndex
+from headwater.flow.nearness import likeness_of
+from headwater.flow.question import Question, Word, edits_of, may_be_mistyped, meant_by
+from headwater.flow.snippet import snippet_of
+from headwater.storage.index.sample import Sample
+from headwater.storage.index.vector_index import Entry, Filter, Terms, VectorIndex
 
 LIMIT_MAX: Final = 1_000
 QUERY_LETTERS_MAX: Final = 10_000
 PER_OBJECT: Final = 3
-RANKS: Final = 20
-# Hashed vectors of unrelated texts meet by chance; below this a nearness alone says nothing.
-COSINE_MIN: Final = 0.1
-# A CLIP places any sentence at a tenth or so from any picture; a fifth is where likeness begins.
-LIKENESS_MIN: Final = 0.2
-SNIPPET_LETTERS: Final = 160
-_DEPTH_MIN: Final = 30
-_WORD: Final = re.compile(r"[^\W_]+")
-_POINTER: Final = ("path", "offset", "size", "content_type", "checksum")
+# Having half of the words is worth much less than half of having all.
+WORDS_POWER: Final = 2.5
+WORDS_WORTH: Final = 0.9
+MEANING_WORTH: Final = 0.8
+MEANING_POWER: Final = 0.5
+# What lies beyond chance at all.
+MEANING_LEAST: Final = 0.15
+SCORE_MIN: Final = 0.1
+# From here on one of the two is a reason why.
+REASON_MIN: Final = 0.05
+_DEPTH_MIN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """`marks` are the places of the asked words in `snippet`, as (start, end)."""
+class Found:
+    """Candidates by chunk id, and how like the question they are; what is not among the nearest is like by 0."""
 
+    entries: dict[str, Entry]
+    likeness: dict[str, float]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
     entry: Entry
     score: float
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.entry.chunk_id,
-            "score": round(self.score, 4),
-            "customer": self.entry.customer,
-            "modality": self.entry.modality,
-            "text": self.entry.text,
-            "snippet": self.snippet,
-            "model": self.entry.source_model,
-            "locator": _present(self.entry.locator),
-            "pointer": {name: self.entry.pointer.get(name) for name in _POINTER},
-            "occurred_at": to_text(self.entry.occurred_at),
-            "meta": self.entry.meta,
-            "thread": self.entry.thread,
-            "marks": [list(mark) for mark in self.marks],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
-    hits: tuple[Hit, ...]
-    stale_by: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"hits": [hit.to_dict() for hit in self.hits], "stale_by": self.stale_by}
+    why: str
+    likeness: float
 
 
 def search(
@@ -94,19 +79,20 @@ def search(
 ) -> SearchAnswer:
     """`embedded` is the next seq of silver.embeddings; at most three hits come from one object.
 
-    `pictures` is a model that places words among pictures; those are a list of their own.
+    `pictures` is a model that places words among pictures; what it finds has no words to be judged by.
     """
     only = _checked(query, Filter(customer, modality, since, until, hidden, speaker, thread, where), limit)
+    question = Question.read(query, sample := index.sample(embedder.card.fingerprint))
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
-        near, worded = _candidates(index, embedder, query, depth, only)
+        question, found = _candidates(index, embedder, question, sample, depth, only)
         shown = _shown(index, pictures, query, depth, only)
-        fused = _few_per_object(_fused(near, worded, shown))[:limit]
-        if len(fused) == limit or max(len(near), len(worded), len(shown)) < depth or depth >= LIMIT_MAX:
+        ranked = _few_per_object(_ranked(question, found, shown))[:limit]
+        if len(ranked) == limit or max(found.most, len(shown)) < depth or depth >= LIMIT_MAX:
             break
         depth *= 4
-    asked = {_folded(word) for word in _WORD.findall(query)}
-    hits = tuple(Hit(entry, score, *_snippet(entry.text, asked)) for entry, score in fused)
+    asked = frozenset(term for word in question.words for term in (word.text, *word.forms, *word.mistyped))
+    hits = tuple(Hit(one.entry, one.score, one.why, *snippet_of(one.entry.text, asked)) for one in ranked)
     return SearchAnswer(hits, max(0, embedded - index.position()))
 
 
@@ -123,7 +109,7 @@ def search_by_book(read_book: Callable[[], ModelBook], ask: Callable[[ModelBook]
 
 
 def _checked(query: str, only: Filter, limit: int) -> Filter:
-    if not _WORD.search(query):
+    if not any(char.isalnum() for char in query):
         raise InvalidRequest("There is no word in the query. Ask with a few words, such as: headwater search refund")
     if len(query) > QUERY_LETTERS_MAX:
         raise InvalidRequest(f"The query is longer than {QUERY_LETTERS_MAX} letters. Ask with a few words.")
@@ -137,85 +123,106 @@ def _checked(query: str, only: Filter, limit: int) -> Filter:
 
 
 def _candidates(
-    index: VectorIndex, embedder: Model, query: str, depth: int, only: Filter
-) -> tuple[list[Entry], list[Entry]]:
+    index: VectorIndex, embedder: Model, question: Question, sample: Sample, depth: int, only: Filter
+) -> tuple[Question, Found]:
     """Both at once: the index works outside Python's lock."""
-    fingerprint = embedder.card.fingerprint
     with ThreadPoolExecutor(1) as beside:
-        worded = beside.submit(index.search, fingerprint, query, depth, only)
-        return index.search(fingerprint, ask_vector(embedder, query), depth, only), worded.result()
+        placed = beside.submit(_near, index, embedder, question, sample, depth, only)
+        question, worded = _worded(index, embedder.card.fingerprint, question, sample, depth, only)
+        near = placed.result()
+    entries = {entry.chunk_id: entry for entry in (*worded, *(entry for entry, _ in near))}
+    likeness = {entry.chunk_id: like for entry, like in near}
+    return question, Found(entries, likeness, max(len(near), len(worded)))
 
 
-def _shown(index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter) -> list[Entry]:
-    """Pictures that look like the query."""
-    if pictures is None or only.modality not in {None, *modalities_with(PICTURE)}:
+def _near(
+    index: VectorIndex, embedder: Model, question: Question, sample: Sample, depth: int, only: Filter
+) -> list[tuple[Entry, float]]:
+    text, is_trusted = question.placed(getattr(embedder, "knows", None), sample)
+    if not text:
         return []
-    found = index.search(pictures.card.fingerprint, ask_vector(pictures, query), depth, only)
-    return [entry for entry in found if entry.score >= LIKENESS_MIN]
+    probe = ask_vector(embedder, text)
+    if not probe.any():
+        return []
+    found = index.search(embedder.card.fingerprint, probe, depth, only)
+    if not found:
+        return []
+    like = likeness_of(embedder, probe, sample, is_trusted=is_trusted)
+    return [(entry, like(entry.score)) for entry in found]
 
 
-def _fused(near: list[Entry], worded: list[Entry], shown: list[Entry]) -> list[tuple[Entry, float]]:
-    """Best first; equal scores by nearness, then by id, so that an answer can be repeated.
+def _worded(
+    index: VectorIndex, fingerprint: str, question: Question, sample: Sample, depth: int, only: Filter
+) -> tuple[Question, list[Entry]]:
+    """By its words. Those of which the sample knows too little are looked up by themselves, too: nothing that is common
+    shall stand before the one entry that has them. Of those that nobody wrote, what may have been meant is."""
 
-    A picture has no words to be found by, so it can be first in one list only.
-    """
-    scores: defaultdict[str, float] = defaultdict(float)
-    known = {entry.chunk_id: entry for entry in worded}
-    told = [entry for entry in near if entry.score >= COSINE_MIN or entry.chunk_id in known]
-    for ranked in (told, worded, shown):
-        for rank, entry in enumerate(ranked):
-            scores[entry.chunk_id] += RANKS / (RANKS + rank) / 2
-    known |= {entry.chunk_id: entry for entry in (*told, *shown)}
-    cosine = {entry.chunk_id: entry.score for entry in (*told, *shown)}
-    order = sorted(scores, key=lambda name: (-scores[name], -cosine.get(name, 0.0), name))
-    return [(known[name], scores[name]) for name in order]
+    def find(terms: Terms) -> Sequence[Entry]:
+        return index.search(fingerprint, terms, depth, only) if terms else ()
+
+    found = [*find(question.terms)]
+    if (rare := question.rare_terms) and set(rare) < set(question.terms):
+        found += find(rare)
+    if not sample.is_all:
+        question = question.counted(found, lambda word: bool(index.search(fingerprint, word.terms, 1, only)))
+    meant = {
+        word.text: meant_by(word, sample) | _edits(find, word, sample)
+        for word in question.unheard
+        if may_be_mistyped(word)
+    }
+    if any(meant.values()):
+        question = question.corrected(meant)
+        found += find(tuple(sorted(set().union(*meant.values()))))
+    return question, found
 
 
-def _few_per_object(ranked: Iterable[tuple[Entry, float]]) -> list[tuple[Entry, float]]:
+def _edits(find: Callable[[Terms], Sequence[Entry]], word: Word, sample: Sample) -> set[str]:
+    """Terms one letter away from it that the sample did not draw."""
+    if sample.is_all:
+        return set()
+    edits = set(edits_of(word.text, sample.letters))
+    return {term for entry in find(tuple(sorted(edits))) for term in entry.terms.split() if term in edits}
+
+
+def _shown(
+    index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter
+) -> list[tuple[Entry, float]]:
+    """Pictures that look like the query."""
+    if pictures is None or only.modality not in {None, *modalities_with(PICTURE_STEP)}:
+        return []
+    fingerprint, probe = pictures.card.fingerprint, ask_vector(pictures, query)
+    if not probe.any():
+        return []
+    if not (found := index.search(fingerprint, probe, depth, only)):
+        return []
+    like = likeness_of(pictures, probe, index.sample(fingerprint), is_trusted=False)
+    return [(entry, like(entry.score)) for entry in found]
+
+
+def _ranked(question: Question, found: Found, shown: Iterable[tuple[Entry, float]]) -> list[Ranked]:
+    """Best first; equal scores by nearness, then the shorter text, then by id, so that an answer can be repeated."""
+    ranked = [_judged(question, entry, found.likeness.get(name, 0.0)) for name, entry in found.entries.items()]
+    ranked += [Ranked(entry, MEANING_WORTH * _beyond_chance(like), PICTURE, like) for entry, like in shown]
+    fitting = [one for one in ranked if one.score >= SCORE_MIN]
+    return sorted(fitting, key=lambda one: (-one.score, -one.likeness, len(one.entry.terms), one.entry.chunk_id))
+
+
+def _judged(question: Question, entry: Entry, likeness: float) -> Ranked:
+    words = WORDS_WORTH * question.fit(frozenset(entry.terms.split())) ** WORDS_POWER
+    meaning = MEANING_WORTH * _beyond_chance(likeness)
+    why = WORDS if not meaning else MEANING if words < REASON_MIN else BOTH
+    return Ranked(entry, 1 - (1 - words) * (1 - meaning), why, likeness)
+
+
+def _beyond_chance(likeness: float) -> float:
+    return MEANING_LEAST + (1 - MEANING_LEAST) * likeness**MEANING_POWER if likeness > 0 else 0.0
+
+
+def _few_per_object(ranked: Iterable[Ranked]) -> list[Ranked]:
     seen: Counter[str] = Counter()
     kept = []
-    for entry, score in ranked:
-        seen[entry.object_id] += 1
-        if seen[entry.object_id] <= PER_OBJECT:
-            kept.append((entry, score))
+    for one in ranked:
+        seen[one.entry.object_id] += 1
+        if seen[one.entry.object_id] <= PER_OBJECT:
+            kept.append(one)
     return kept
-
-
-def _snippet(text: str, asked: set[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The stretch of text with most of the asked words, cut at blanks, and where they stand in it."""
-    matches = [found.span() for found in _WORD.finditer(text) if _matches(_folded(found[0]), asked)]
-    start = _best_start(text, matches)
-    end = min(len(text), start + SNIPPET_LETTERS)
-    if end < len(text) and (blank := text.rfind(" ", start, end)) > start:
-        end = blank
-    before, after = "…" if start > 0 else "", "…" if end < len(text) else ""
-    shift = len(before) - start
-    marks = tuple((low + shift, high + shift) for low, high in matches if low >= start and high <= end)
-    return before + text[start:end] + after, marks
-
-
-def _best_start(text: str, matches: list[tuple[int, int]]) -> int:
-    if len(text) <= SNIPPET_LETTERS or not matches:
-        return 0
-    # Some words before the first match are worth as much as those after it.
-    lead = SNIPPET_LETTERS // 4
-    room = SNIPPET_LETTERS - lead
-    best = max(matches, key=lambda match: (sum(match[0] <= low < match[0] + room for low, _ in matches), -match[0]))
-    start = min(max(0, best[0] - lead), len(text) - SNIPPET_LETTERS)
-    return text.find(" ", start, best[0]) + 1 or start
-
-
-def _matches(word: str, asked: set[str]) -> bool:
-    """Equal, or of one stem as far as four letters can tell: invoice, invoices."""
-    return word in asked or any(
-        len(other) >= 4 and len(word) >= 4 and word.startswith(other[: max(4, len(other) - 2)]) for other in asked
-    )
-
-
-def _folded(word: str) -> str:
-    plain = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(char for char in plain if not unicodedata.combining(char))
-
-
-def _present(locator: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (locator or {}).items() if value is not None}

@@ -97,6 +97,11 @@ def _add_sections(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> Non
     add_fields(catalog, EMBEDDINGS.name, "locator", EMBEDDINGS.schema.field("locator").type)
 
 
+def _cut_words(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    # Its entries were cut into words otherwise; as a view it is made again by the next run.
+    index.delete(None)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
@@ -106,6 +111,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     5: Upgrade("an event's id belongs to its customer", _claim_by_customer),
     6: Upgrade("rows and the index tell what is known of an object beside its bytes", _add_meta),
     7: Upgrade("segments tell the section that they stand in", _add_sections),
+    8: Upgrade("the index is found by words of every script, by codes and by names of files", _cut_words),
 }
 
 

@@ -10,7 +10,7 @@ from headwater.cli.session import Moment, Session, with_session
 
 @click.command(
     short_help="Find what was said, shown or written.",
-    help="Find what was said, shown or written, by meaning of words and by words.",
+    help="Find what was said, shown or written, by words and by meaning.",
 )
 @click.argument("query")
 @click.option("--customer", metavar="NAME", help="Only theirs.")
@@ -35,7 +35,7 @@ def draw(answer: dict[str, Any]) -> None:
     for number, hit in enumerate(answer["hits"], 1):
         where = place(hit["locator"])
         facts = (hit["customer"], hit["modality"], where, hit["model"])
-        say(f"{number:>2}. ", text(f"{hit['score']:.3f}", "bold"), "  ", "  ".join(filter(None, facts)))
+        say(f"{number:>2}. ", text(f"{hit['score']:.3f}", "bold"), f"  {hit['why']}  ", "  ".join(filter(None, facts)))
         say("    ", highlighted(hit["snippet"], hit["marks"]))
         if hit["meta"] or hit["thread"]:
             say(text(f"    {known(hit)}", "dim"))

@@ -6,7 +6,7 @@ Invariant: what passes here can be remembered and committed. What does not is a 
 row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final, NoReturn
@@ -119,9 +119,13 @@ def checked_embedded(answer: object, dimension: int | None) -> Embedded:
 
 def ask_vector(model: Model, text: str) -> Vector:
     """Where a model places one text, for who looks for what lies near; raises as `run` does, and BAD_OUTPUT."""
+    return ask_vectors(model, [text])[0]
+
+
+def ask_vectors(model: Model, texts: Sequence[str]) -> list[Vector]:
     with model_faults():
-        (answer,) = list_answers(model.run([text]), 1)
-        return checked_embedded(answer, model.card.dimension).vector
+        answers = list_answers(model.run(texts), len(texts))
+        return [checked_embedded(answer, model.card.dimension).vector for answer in answers]
 
 
 def checked_amount(value: object, what: str) -> float:

@@ -2,12 +2,15 @@
 
 import json
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.domain.meta import facts_of
+from headwater.domain.modality import Modality
 from headwater.domain.tables import TIMESTAMP
+from headwater.domain.terms import terms_of
 from headwater.errors import InvalidRequest
 
 # LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
@@ -30,9 +33,11 @@ _COLUMNS: Final = pa.schema(
         pa.field("meta", pa.string()),
         pa.field("facts", pa.list_(pa.string())),  # out of the meta, to be filtered by
         pa.field("thread", pa.string()),
+        pa.field("terms", pa.string(), nullable=False),  # of the text and of the object's name, with blanks between
     ]
 )
 AS_JSON: Final = ("locator", "pointer")
+_MADE_HERE: Final = ("speaker", "facts", "terms")
 _FILTERED: Final = {"source_fingerprint", "fingerprint", "speaker", "facts"}  # by, and not shown
 SHOWN: Final = [name for name in _COLUMNS.names if name not in _FILTERED]
 
@@ -57,9 +62,9 @@ def to_entries(rows: pa.Table) -> pa.Table:
         raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
     schema = schema_of(lengths[0])
     fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
-    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, "speaker", "facts"}}
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, *_MADE_HERE}}
     columns |= {name: _as_json(rows[name]) for name in AS_JSON}
-    columns |= {"speaker": _speakers(rows["locator"]), "facts": _facts(rows["meta"])}
+    columns |= {"speaker": _speakers(rows["locator"]), "facts": _facts(rows["meta"]), "terms": _terms(rows)}
     return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
 
 
@@ -83,3 +88,14 @@ def _facts(metas: pa.ChunkedArray) -> pa.Array:
     """Chunks of one object have one meta, and so do many objects of one import."""
     known = {meta: facts_of(meta) for meta in pc.unique(metas).to_pylist()}
     return pa.array([known[meta] for meta in metas.to_pylist()], pa.list_(pa.string()))
+
+
+def _terms(rows: pa.Table) -> pa.Array:
+    columns = (rows[name].to_pylist() for name in ("text", "object_id", "modality"))
+    return pa.array([_terms_of(*row) for row in zip(*columns, strict=True)], pa.string())
+
+
+def _terms_of(text: str, object_id: str, modality: str) -> str:
+    # A chat message is named by its id, which nobody chose.
+    name = "" if modality == Modality.CHAT else unquote(object_id.rpartition("/")[2])
+    return " ".join((*terms_of(text), *terms_of(name)))

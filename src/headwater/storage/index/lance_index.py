@@ -6,7 +6,6 @@ whole, and past `ANN_ROWS` the tail that the approximate index does not cover ye
 """
 
 import json
-import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
@@ -20,17 +19,17 @@ from headwater.settings import Settings
 from headwater.storage.index.lance_conflict import again_after_conflict, unless_conflict
 from headwater.storage.index.lance_connection import connect_lance
 from headwater.storage.index.lance_entries import (
-    AS_JSON,
-    SHOWN,
     dimension_of,
     last_of_each,
     schema_of,
     to_entries,
     wrong_length,
 )
-from headwater.storage.index.lance_filter import any_of, condition, quoted
+from headwater.storage.index.lance_filter import any_of, quoted
 from headwater.storage.index.lance_optimize import organise
-from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Vector
+from headwater.storage.index.lance_query import AS_CUT, by_vector, by_words
+from headwater.storage.index.sample import NOTHING, Sample, places
+from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Terms, Vector
 from headwater.storage.io.conditional_put import require_conditional_put
 from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
 
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
     from lancedb.table import Table
     from obstore import ListResult, ObjectMeta
     from obstore.store import ObjectStore
-
-# All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the recall: on
-# 200,000 lexical vectors 0.987 of the ten nearest, against 0.980 for 300 (see benchmarks/search.py).
-PROBES: Final = 16
-REFINED: Final = 400
 
 # What LanceDB and the object store under it write into a ValueError that is none.
 _LOST: Final = ("Failed to connect", "Generic {", "IO {", "RetryError")
@@ -59,6 +53,7 @@ class LanceIndex:
         self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
         self._cache_bytes = settings.whole("index.cache_mb") << 20
         self._tables: dict[str, Table] = {}
+        self._samples: dict[str, Sample] = {}
 
     def prepare(self) -> None:
         with suppress(Exception):  # the first use will say what is wrong
@@ -74,7 +69,7 @@ class LanceIndex:
                     raise InvalidRequest(wrong_length(dimension_of(part.schema), dimension_of(table.schema)))
                 again_after_conflict(partial(_merge, table, part))
 
-    def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
+    def search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Entry]:
         with self._translated():
             try:
                 return self._search(fingerprint, probe, k, only)
@@ -85,12 +80,34 @@ class LanceIndex:
                     raise
                 return self._search(fingerprint, probe, k, only)
 
-    def _search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter) -> list[Entry]:
+    def _search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter) -> list[Entry]:
         table = self._table(fingerprint)
         if table is None:
             self._refuse_if_others(fingerprint)
             return []
-        return _by_words(table, probe, k, only) if isinstance(probe, str) else _by_vector(table, probe, k, only)
+        return by_words(table, probe, k, only) if isinstance(probe, tuple) else by_vector(table, probe, k, only)
+
+    def sample(self, fingerprint: str) -> Sample:
+        with self._translated():
+            try:
+                return self._sample(fingerprint)
+            except HeadwaterError:
+                raise
+            except Exception:
+                if not self._is_gone(fingerprint):
+                    raise
+                return self._sample(fingerprint)
+
+    def _sample(self, fingerprint: str) -> Sample:
+        table = self._table(fingerprint)
+        entries = 0 if table is None else table.count_rows()
+        if table is None or not entries:
+            return NOTHING
+        known = self._samples.get(fingerprint)
+        if known is None or known.has_outgrown(entries):
+            drawn = table.take_offsets(places(entries)).select(["terms", "vector"]).to_arrow()
+            known = self._samples[fingerprint] = Sample.of(drawn, entries)
+        return known
 
     def _is_gone(self, fingerprint: str) -> bool:
         """Whether a table that this one has open was wiped by another process; then it is opened no longer."""
@@ -224,7 +241,7 @@ class LanceIndex:
 
         table = self._database.create_table(_PREFIX + fingerprint, schema=schema_of(dimension), exist_ok=True)
         # A search by words needs the index to be there; rows that it does not cover yet are found all the same.
-        again_after_conflict(partial(_index_once, table, "text", FTS(), "text_words"))
+        again_after_conflict(partial(_index_once, table, "terms", FTS(**AS_CUT), "terms"))
         # A handful of values: which model made the text is asked of every hit once there are two.
         again_after_conflict(partial(_index_once, table, "source_fingerprint", Bitmap(), "source"))
         self._tables[fingerprint] = table
@@ -282,30 +299,6 @@ def _index_once(table: "Table", column: str, config: Any, name: str) -> None:
 
 def _merge(table: "Table", part: pa.Table) -> None:
     table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all().execute(part)
-
-
-def _entries(query: Any, k: int, measure: str) -> Iterator[tuple[float, dict[str, Any]]]:
-    for row in query.limit(k).select([*SHOWN, measure]).to_arrow().to_pylist():
-        yield row.pop(measure), {**row, **{name: json.loads(row[name] or "null") for name in (*AS_JSON, "meta")}}
-
-
-def _by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[Entry]:
-    if len(probe) != (wanted := dimension_of(table.schema)):
-        raise InvalidRequest(wrong_length(len(probe), wanted))
-    query: Any = table.search(probe, vector_column_name="vector", query_type="vector")
-    query = query.distance_type("cosine")
-    # Too few results behind a narrow filter: go on to the other partitions.
-    query = query.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(max(2, math.ceil(REFINED / k)))
-    if chosen := condition(only):
-        query = query.where(chosen, prefilter=True)
-    return [Entry(score=1.0 - distance, **row) for distance, row in _entries(query, k, "_distance")]
-
-
-def _by_words(table: "Table", text: str, k: int, only: Filter) -> list[Entry]:
-    query: Any = table.search(text, query_type="fts", fts_columns="text")
-    if chosen := condition(only):
-        query = query.where(chosen, prefilter=True)
-    return [Entry(score=score, **row) for score, row in _entries(query, k, "_score")]
 
 
 def _rows(table: "Table", condition: str, limit: int) -> list[str]:

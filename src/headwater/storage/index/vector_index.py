@@ -16,9 +16,11 @@ import pyarrow as pa
 from headwater.domain.meta import WantedFact
 from headwater.errors import InvalidRequest
 from headwater.settings import Settings
+from headwater.storage.index.sample import Sample
 from headwater.storage.io.s3 import is_s3
 
 Vector = npt.NDArray[np.float32]
+Terms = tuple[str, ...]  # as `domain/terms.py` cuts them
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,10 @@ ANYTHING: Final = Filter()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One chunk of text as the index holds it. `score` is the cosine for a vector's probe, BM25 for words."""
+    """One chunk of text as the index holds it. `score` is the cosine for a vector's probe, BM25 for terms.
+
+    `terms` are those of its text and of its object's name, with blanks between.
+    """
 
     chunk_id: str
     score: float
@@ -60,6 +65,7 @@ class Entry:
     pointer: Mapping[str, Any]
     meta: Mapping[str, Any] | None = None
     thread: str | None = None
+    terms: str = ""
 
 
 class VectorIndex(Protocol):
@@ -73,8 +79,12 @@ class VectorIndex(Protocol):
         """Rows of silver.embeddings; each fingerprint among them has an index of its own."""
         ...
 
-    def search(self, fingerprint: str, probe: Vector | str, k: int, only: Filter = ANYTHING) -> list[Entry]:
-        """The k best, best first: nearest to a vector, or by the words of a text; newly brought entries count too."""
+    def search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Entry]:
+        """The k best, best first: nearest to a vector, or by terms, rare ones first; what is new counts, too."""
+        ...
+
+    def sample(self, fingerprint: str) -> Sample:
+        """Some of this fingerprint's entries; kept while the index stays about as large as it was."""
         ...
 
     def delete(self, chunk_ids: Collection[str] | None) -> None:

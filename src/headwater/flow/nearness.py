@@ -1,0 +1,62 @@
+"""Nearness: what a cosine says, for this embedder and this index. Pure, but for asking the embedder.
+
+Every embedder has a scale of its own: to one, texts that have nothing to do with each other lie at 0, to another at
+0.7. So a question's vector is held against a sample of what the index has: nearness begins where chance ends, and is 1
+for the same text. How far chance goes is learned from words that mean nothing.
+"""
+
+import math
+import random
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import numpy as np
+
+from headwater.flow.models.answers import ask_vectors
+from headwater.flow.models.port import Model, Vector
+from headwater.storage.index.sample import Sample, Vectors
+
+NONSENSE: Final = 64
+# What was not tried reaches a little further.
+UNTRUSTED_REACH: Final = 1.2
+# A question whose words mean something may find what lies a quarter as far out as nonsense comes by chance.
+TRUSTED_REACH: Final = 0.25
+_VOWELS: Final = "aeiou"
+_CONSONANTS: Final = "bdfghklmnprstvwz"
+
+
+def likeness_of(model: Model, probe: Vector, sample: Sample, *, is_trusted: bool) -> Callable[[float], float]:
+    """From the cosine of an entry to how like it is: 0 is chance, 1 the same. `is_trusted` says that the question has
+    words that mean something here; otherwise an entry must be nearer than nonsense ever comes."""
+    reach = _reach_of_nonsense(cast(Hashable, model), sample)
+    # More entries than were drawn reach further by chance.
+    reach *= math.sqrt(math.log(sample.entries + 2) / math.log(sample.drawn + 2))
+    middle = float(np.median(sample.vectors @ _unit(probe))) if sample.drawn else 0.0
+    floor = middle + reach * (TRUSTED_REACH if is_trusted else UNTRUSTED_REACH)
+    return lambda cosine: float(min(1.0, max(0.0, (cosine - floor) / max(0.05, 1 - floor))))
+
+
+@lru_cache(maxsize=8)
+def _reach_of_nonsense(model: Any, sample: Sample) -> float:
+    """How far beyond the middle the nearest entry lies, of words that mean nothing."""
+    probes: Vectors = np.array([_unit(vector) for vector in ask_vectors(model, _words_of_nothing())])
+    lines = probes @ sample.vectors.T
+    return float((lines.max(axis=1) - np.median(lines, axis=1)).max())
+
+
+def _words_of_nothing() -> Sequence[str]:
+    """Such as can be said: only they look like words to one who goes by letters."""
+    draw = random.Random(11)
+    return ["".join(_syllable(draw) for _ in range(2 + at % 3)) for at in range(NONSENSE)]
+
+
+def _syllable(draw: random.Random) -> str:
+    begins, ends = (draw.choice(["", draw.choice(_CONSONANTS)]) for _ in range(2))
+    return draw.choice(_CONSONANTS) + begins + draw.choice(_VOWELS) + ends
+
+
+def _unit(vector: Vector) -> Vector:
+    length = float(np.linalg.norm(vector))
+    made: Vector = vector / length if length else vector
+    return made
