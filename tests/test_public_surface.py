@@ -40,8 +40,8 @@ def test_the_package_exports_these_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "close", "customers", "flow", "get", "iter_put", "iter_put_lines", "label", "ls", "models", "pending", "put",
-        "put_lines", "put_rows", "put_text", "quarantine", "run", "search", "settings", "show", "spark", "sql",
+        "close", "customers", "export", "flow", "get", "iter_put", "iter_put_lines", "label", "ls", "models", "pending",
+        "put", "put_lines", "put_rows", "put_text", "quarantine", "run", "search", "settings", "show", "spark", "sql",
         "status", "table", "thread", "trace", "upkeep",
     } | FORMER_NAMES  # fmt: skip
     assert public(LakeModels) == {

@@ -19,6 +19,7 @@ from headwater.errors import InvalidRequest, NotFound
 from headwater.facets.former_names import FormerNames
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
+from headwater.facets.selections import Selections
 from headwater.facets.upkeep import LakeUpkeep
 from headwater.setting import Value
 from headwater.settings import Settings
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from headwater.upkeep.run import Ran
 
 
-class Lake(FormerNames):
+class Lake(Selections, FormerNames):
     """Use it as a context manager, or `close` it: that stops Spark if anything started it."""
 
     def __init__(self, components: Components) -> None:
@@ -254,30 +255,6 @@ class Lake(FormerNames):
         columns = "COLUMNS(lambda name: name <> 'vector')"
         found = self.sql(f"SELECT {columns} FROM {table} ORDER BY seq DESC LIMIT {limit}", as_of=as_of)
         return {"table": table, **found}
-
-    def ls(
-        self,
-        *,
-        customer: str | None = None,
-        modality: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        thread: str | None = None,
-        limit: int = 100,
-        before: int | None = None,
-    ) -> dict[str, Any]:
-        """The objects that are in the lake, the last that came first: `{"objects": [{…}], "next"}`; `next` is the
-        `before` of the page that follows, or None. Starts no JVM."""
-        from headwater.upkeep.objects import Selection, list_objects
-
-        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
-        return list_objects(self._parts.reader, chosen, limit=limit, before=before)
-
-    def customers(self) -> list[dict[str, Any]]:
-        """Whose objects are in the lake: how many, how large, from when to when; starts no JVM."""
-        from headwater.upkeep.objects import list_customers
-
-        return list_customers(self._parts.reader)
 
     def pending(self) -> "Pending":
         """What each stage has yet to do; starts no JVM."""

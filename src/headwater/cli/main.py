@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "get",
     "ls",
     "customers",
+    "export",
     "status",
     "flow",
     "kinds",

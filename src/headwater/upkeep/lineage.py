@@ -114,10 +114,10 @@ def fetch_object(
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
     if events[0]["modality"] in INLINE:
         return iter([(events[0]["text"] or "").encode()])
-    return _verified_chunks(raw_store, Pointer.from_dict(events[0]["pointer"]))
+    return verified_chunks(raw_store, Pointer.from_dict(events[0]["pointer"]))
 
 
-def _verified_chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
+def verified_chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:
     hashed = hashlib.sha256()
     for chunk in _chunks(raw_store, pointer):
         hashed.update(chunk)

@@ -1,0 +1,62 @@
+"""What is in a lake, chosen by customer, kind, time or thread: methods of the lake itself. Each calls one function."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.clock import Moment, to_moment
+from headwater.components import Components
+
+if TYPE_CHECKING:
+    from headwater.upkeep.export import Exported, Form
+
+
+class Selections:
+    """A part of `Lake`."""
+
+    _parts: Components
+
+    def ls(
+        self,
+        *,
+        customer: str | None = None,
+        modality: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        thread: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> dict[str, Any]:
+        """The objects that are in the lake, the last that came first: `{"objects": [{…}], "next"}`; `next` is the
+        `before` of the page that follows, or None. Starts no JVM."""
+        from headwater.upkeep.objects import Selection, list_objects
+
+        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
+        return list_objects(self._parts.reader, chosen, limit=limit, before=before)
+
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        customer: str | None = None,
+        modality: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        thread: str | None = None,
+        form: "Form" = "parquet",
+        vectors: bool = False,
+    ) -> "Exported":
+        """Raw bytes, rows and a manifest of what is chosen, in a directory that appears whole; as `parquet` or `jsonl`.
+
+        Objects whose bytes could not be had are `missing` in the answer. Starts no JVM.
+        """
+        from headwater.upkeep.export import export
+        from headwater.upkeep.objects import Selection
+
+        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
+        return export(self._parts, Path(directory), chosen, form=form, vectors=vectors)
+
+    def customers(self) -> list[dict[str, Any]]:
+        """Whose objects are in the lake: how many, how large, from when to when; starts no JVM."""
+        from headwater.upkeep.objects import list_customers
+
+        return list_customers(self._parts.reader)
