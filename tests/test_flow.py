@@ -81,7 +81,11 @@ def test_a_line_that_is_no_event_costs_one_quarantined_row_and_the_rest_goes_on(
     parts_of(lake).log.publish_raw(["{", "[]", '{"event_id": 5}'])  # type: ignore[attr-defined]
     lake.put_text("hello, is anybody there", customer="acme", at=AT)
     lake.run()
-    assert [row["reason"] for row in lake.quarantine()["rows"]] == ["BAD_EVENT"] * 3
+    rows = lake.quarantine()["rows"]
+    assert [row["reason"] for row in rows] == ["BAD_EVENT"] * 3
+    details = [row["detail"] for row in rows]
+    assert all(f"(log partition 0, offset {offset})" in "".join(details) for offset in range(3))
+    assert any(detail.startswith("customer: missing, needs a text; modality: missing") for detail in details)
     assert lake.table("messages").to_arrow().num_rows == 1
 
 

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.domain.event import Event
-from headwater.domain.line import NAME_BYTES_MAX, PAYLOAD_LETTERS, read_line, unsound_line
+from headwater.domain.event_fields import NAME_BYTES_MAX
+from headwater.domain.event_problems import find_problems
+from headwater.domain.line import PAYLOAD_LETTERS, Line, completed, message_path, unsound_line
+from headwater.domain.line import read_line as read_bytes
 from headwater.errors import InvalidRequest
 from headwater.flow.land import text_event
 
@@ -23,6 +26,7 @@ EVENT: dict[str, Any] = {
     "pointer": PLACE,
     "text": "hello",
 }
+MESSAGE = {"event_id": "e", "customer": "c", "occurred_at": "2026-03-01T00:00:00.000Z", "text": "hello"}
 # They lead out of the customer's folder, or could.
 PATHS_OUT = [
     "", "chat/c/../victim/e", "chat/c/..", "../chat/c/e", "chat/./c/e", "chat/c/.", "chat//c/e", "chat/c//e", "chat/c/",
@@ -50,6 +54,10 @@ HASHES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+def read_line(value: str | None) -> Line:
+    return read_bytes(value if value is None else value.encode())
+
+
 @pytest.mark.parametrize(("change", "content_hash"), HASHES)
 def test_an_events_hash_is_the_one_that_lakes_already_keep(change: dict[str, Any], content_hash: str) -> None:
     event = {**EVENT, **change}
@@ -61,14 +69,16 @@ def test_an_events_hash_is_the_one_that_lakes_already_keep(change: dict[str, Any
 @pytest.mark.parametrize(
     "change",
     [
-        *({name: None} for name in EVENT),
+        *({name: None} for name in EVENT if name != "pointer"),
+        {"pointer": None, "modality": "audio", "text": None},
         *({"event_id": name} for name in ("", "nul\0", "x" * 1025, "é" * 513)),
         {"modality": "fax"},
         {"modality": "audio"},
         *({"occurred_at": time} for time in ("", "soon", "12:00", 5.5, 2**63, "2026-02-30")),
-        *({"pointer": {**PLACE, "size": size}} for size in (None, -1, 2**63, 5.0, "5", True)),
+        *({"pointer": {**PLACE, "size": size}} for size in (-1, 2**63, 5.5, "5", True)),
+        *({"pointer": {**PLACE, "size": None}, "modality": modality, "text": None} for modality in ("audio", "image")),
         *({"pointer": {**PLACE, "offset": offset}} for offset in (-1, 0.5, "0")),
-        *({"pointer": {**PLACE, "checksum": checksum}} for checksum in ("a" * 63, "A" * 64, "a" * 64 + "\n", None)),
+        *({"pointer": {**PLACE, "checksum": checksum}} for checksum in ("a" * 63, "A" * 64, "a" * 64 + "\n", 5)),
         {"pointer": {**PLACE, "etag": "x" * 1025}},
         *({"pointer": {**PLACE, "path": path}} for path in PATHS_OUT),
         {"pointer": "chat/c/e"},
@@ -115,7 +125,7 @@ def test_a_line_larger_than_a_log_takes_is_no_event_but_says_whose_it_was() -> N
 
 
 def test_a_line_without_a_place_in_the_log_is_no_event_whatever_it_says() -> None:
-    line = unsound_line(json.dumps(EVENT))
+    line = unsound_line(json.dumps(EVENT).encode())
     assert (line.sound, line.event_id) == (False, "e")
 
 
@@ -187,6 +197,100 @@ NAMES = st.sampled_from([*EVENT, *PLACE])
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
 def test_no_json_whatever_stops_the_reading(sent: Any) -> None:
     assert not read_line(json.dumps(sent)).sound
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"event_id": None}, "event_id: missing, needs a text"),
+        ({"customer": ""}, "customer: empty, needs at least one letter"),
+        ({"event_id": "é" * 513}, "event_id: 1,026 bytes, at most 1,024"),
+        ({"customer": "c\0"}, 'customer: "c\\u0000" holds the character zero'),
+        ({"modality": "fax"}, 'modality: "fax", needs one of audio, chat, document, image, video'),
+        ({"occurred_at": "soon"}, 'occurred_at: "soon", needs a time: ISO 8601, such as 2026-01-31T09:30:00Z, or'
+         " whole seconds since 1970"),
+        ({"text": None}, "text: missing, needs the text of the message"),
+        ({"modality": "audio"}, 'text: "hello", but only a chat message has a text'),
+        ({"pointer": "chat/c/e"}, 'pointer: "chat/c/e", needs an object; only a chat message may come without'),
+        ({"pointer": {**PLACE, "checksum": "a" * 63}}, "pointer.checksum: 63 hex digits, needs 64"),
+        ({"pointer": {**PLACE, "size": -1}}, f"pointer.size: -1, needs a whole number from 0 to {2**63 - 1}"),
+        ({"pointer": {**PLACE, "path": "chat/c/.."}},
+         'pointer.path: "chat/c/.." begins or ends with a slash, or has an empty part, . or ..'),
+        ({"pointer": {**PLACE, "path": "chat/d/e"}},
+         'pointer.path: "chat/d/e" is of the customer "d", and customer says "c"'),
+        ({"pointer": {**PLACE, "etag": "x" * 1025}}, "pointer.etag: 1,025 bytes, at most 1,024"),
+        ({"event_id": "", "customer": ""}, "event_id: empty, needs at least one letter; customer: empty, needs at least"
+         " one letter"),
+    ],
+)  # fmt: skip
+def test_a_reason_names_the_field_what_it_has_and_what_it_needs(change: dict[str, Any], detail: str) -> None:
+    assert read_line(json.dumps({**EVENT, **change})).detail == detail
+
+
+@pytest.mark.parametrize(
+    ("value", "detail"),
+    [
+        (None, "line: empty, needs an event as JSON"),
+        (b"{", "line: no JSON: Expecting property name enclosed in double quotes, at letter 2"),
+        (b"[1]", "line: a list, needs an object with the fields of an event"),
+        (b"9" * 5_000, "line: no JSON that can be read: it is nested too deep, or holds a number of too many digits"),
+        (b'{"text": "caf\xe9"}', "line: no UTF-8: byte 14 of 16 is 0xe9; \ufffd stands for what cannot be read"),
+        (b"x" * 1_000_001, "line: 1,000,001 bytes, at most 1,000,000 travel in a log; line: no JSON: Expecting value,"
+         " at letter 1"),
+    ],
+)  # fmt: skip
+def test_a_line_that_has_no_fields_says_why(value: bytes | None, detail: str) -> None:
+    line = read_bytes(value)
+    assert (line.sound, line.reason, line.detail) == (False, "BAD_EVENT", detail)
+
+
+def test_bytes_that_are_no_utf8_are_told_and_never_an_event_though_the_rest_is_one() -> None:
+    value = json.dumps({**EVENT, "text": "café"}, ensure_ascii=False).encode("latin-1")
+    line = read_bytes(value)
+    assert (line.sound, line.event_id, line.customer) == (False, "e", "c")
+    assert "0xe9" in (line.detail or "") and "caf\ufffd" in (line.payload or "")
+
+
+def test_a_message_needs_four_fields_and_is_the_event_that_put_makes_of_the_same() -> None:
+    line = read_line(json.dumps(MESSAGE))
+    own = read_line(text_event("hello", "c", "e", datetime(2026, 3, 1, tzinfo=UTC)).to_json())
+    assert line == own and line.sound and line.content_hash is not None
+    given = read_line(json.dumps({**MESSAGE, "pointer": {"path": "chat/c/thread/e"}}))
+    assert (given.sound, given.reason) == (False, "BAD_EVENT"), "with a pointer, it must say what it is"
+    given = read_line(json.dumps({**MESSAGE, "modality": "chat", "pointer": {"path": "chat/c/thread/e"}}))
+    assert (given.sound, given.path, given.checksum) == (True, "chat/c/thread/e", own.checksum)
+
+
+@given(customer=st.text(min_size=1, max_size=60), event_id=st.text(min_size=1, max_size=300))
+def test_any_id_of_any_customer_makes_a_message_a_path_of_that_customers(customer: str, event_id: str) -> None:
+    line = read_line(json.dumps({**MESSAGE, "customer": customer, "event_id": event_id}))
+    assert line.sound == ("\0" not in customer + event_id), line.detail
+    if line.sound:
+        assert line.path == message_path(line.customer or "", line.event_id or "")
+
+
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "event_id": LEAVES, "modality": st.sampled_from(["chat", "audio", "fax", None]), "customer": LEAVES,
+        "occurred_at": st.sampled_from(["2026-03-01", "soon", 5, -1.5, None]), "text": st.none() | st.text(),
+        "pointer": st.none() | st.text() | st.fixed_dictionaries({}, optional={
+            "path": st.sampled_from(["chat/c/e", "chat/c/", "a/b", "chat/d/e", None]), "size": LEAVES,
+            "checksum": st.sampled_from(["a" * 64, "A" * 64, "", None]), "offset": LEAVES, "etag": LEAVES,
+        }),
+    },
+)  # fmt: skip
+
+
+@given(change=FIELDS, base=st.sampled_from([EVENT, MESSAGE, {}]))
+def test_a_line_is_an_event_if_and_only_if_no_field_is_to_blame(change: dict[str, Any], base: dict[str, Any]) -> None:
+    value = json.dumps({**base, **change})
+    line = read_line(value)
+    assert (line.detail is None) == line.sound
+    if not find_problems(completed(json.loads(value))):
+        assert line.sound
+    if not line.sound:
+        assert line.detail
 
 
 def test_meta_and_thread_are_content_whatever_the_order_of_their_keys() -> None:

@@ -191,8 +191,8 @@ def test_lines_of_every_kind_are_read_in_batches_from_an_offset_on(tmp_path: Pat
     assert [line[:3] for line in lines] == [(0, 1, 2), (0, 2, 3), (0, None, 6), (0, 4, 6), (0, None, 6)]
     values = [line[3] for line in lines]
     assert [json.loads(value)["text"] for value in values[:2]] == ['quoted "}} é'] * 2
-    assert values[2].endswith('"raw":"no eve}')
-    assert values[3:] == ['{"event": 1}', "line 5 of the log is gone from its segment"]
+    assert values[2].endswith(b'"raw":"no eve}')
+    assert values[3:] == [b'{"event": 1}', b"line 5 of the log is gone from its segment"]
 
 
 @pytest.mark.parametrize("lost", ["emptied", "removed"])
@@ -207,7 +207,7 @@ def test_a_segment_that_is_lost_still_says_so(directory_log: DirectoryLog, lost:
     (batch_from_there,) = read_segments(directory_log, 2, 1 << 20)
     assert batch_from_there == batch.slice(2)
     assert batch["value"].to_pylist()[2:4] == [
-        f"line {number} of the log is gone from its segment" for number in (2, 3)
+        b"line %d of the log is gone from its segment" % number for number in (2, 3)
     ]
 
 

@@ -1,4 +1,4 @@
-"""A line of the log, read: the event that it is, or as much of one as can be told.
+"""A line of the log, read: the event that it is, or as much of one as can be told, and what it lacks.
 
 Everything that later stages rely on is checked here, once; what a foreign producer sent besides is passed over.
 Pure and quick, because every event goes through it: some microseconds a line.
@@ -7,33 +7,40 @@ Pure and quick, because every event goes through it: some microseconds a line.
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring as _quoted
 from math import isfinite
-from typing import Any, Final, NamedTuple, TypeGuard
-from urllib.parse import unquote
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
-from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX
+from headwater.domain.event_fields import (
+    CHECKSUM,
+    MODALITIES,
+    NAME_BYTES_MAX,
+    NO_PART,
+    is_brief,
+    is_name,
+    is_whole,
+    owner_of,
+    read_moment,
+)
+from headwater.domain.event_problems import Problem, find_problems, owner_problem, parse_problem, size_problem
 from headwater.domain.meta import meta_to_json
 from headwater.domain.modality import INLINE, Modality
 
-NAME_BYTES_MAX: Final = 1024  # an S3 key's; Postgres has no room in an index for much more
 PAYLOAD_LETTERS: Final = 4000
-_LONG: Final = 1 << 63
-_CHECKSUM: Final = re.compile("[0-9a-f]{64}")
-# No part of a path: what a file system passes over, or goes up by. Its second part would not tell whose it is.
-_NO_PART: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
-_MODALITIES: Final = frozenset(modality.value for modality in Modality)
+DETAIL_LETTERS: Final = 1000
 _WORDS: Final = ("event_id", "modality", "customer", "text", "thread")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
 _ESCAPE: Final = re.compile(r"\\\\|\\u00..")
 
 
 class Line(NamedTuple):
-    """Of a line that is no event, the names that it gives, cut short, what it said, and the `reason` why it is none."""
+    """Of a line that is no event, the names that it gives, cut short, what it said, the `reason` why it is none, and
+    every field that is to blame, in `detail`."""
 
     sound: bool
     event_id: str | None
@@ -53,42 +60,60 @@ class Line(NamedTuple):
     content_hash: str | None = None
     payload: str | None = None
     reason: str | None = None
+    detail: str | None = None
 
 
-def read_line(value: str | None) -> Line:
-    fields = _fields(value or "")
-    if (line := _event(fields)) is None:
-        fields = _worded(fields)
+def read_line(value: bytes | None) -> Line:
+    try:
+        text = (value or b"").decode()
+    except UnicodeDecodeError as error:
+        return _damaged(error)
+    sent = fields = _fields(text)
+    if (line := _event(sent)) is None:
+        fields = completed(_worded(sent))
         line = _event(fields)
-    if line is None or len((value or "").encode()) > EVENT_BYTES_MAX:
-        return _unsound(value, fields)
+    size = len(value or b"")
+    if line is None or size > EVENT_BYTES_MAX:
+        problems = [*([size_problem(size)] if size > EVENT_BYTES_MAX else []), *_problems_of(text, sent, fields)]
+        return _unsound(None if value is None else text, fields, problems)
     if line.customer != owner_of(line.path or ""):
         # All of it is kept: who looks into it wants to know what was announced.
-        return line._replace(sound=False, payload=(value or "")[:PAYLOAD_LETTERS], reason="WRONG_CUSTOMER")
+        detail = str(owner_problem(line.path or "", line.customer or ""))[:DETAIL_LETTERS]
+        return line._replace(sound=False, payload=text[:PAYLOAD_LETTERS], reason="WRONG_CUSTOMER", detail=detail)
     return line
 
 
-def owner_of(path: str) -> str | None:
-    """Whose object it is: the second part of its path, in which `domain.keys` spells some letters as `%20`.
-
-    Every path has one owner at most, so that two names, `a b` and `a%20b`, never own the same object.
-    """
-    _, _, rest = path.partition("/")
-    part, slash, name = rest.partition("/")
-    return unquote(part) if slash and name else None
+def unsound_line(value: bytes | None) -> Line:
+    """Whatever the line says: one that has no place in the log."""
+    text = (value or b"").decode(errors="replace")
+    problem = Problem("line", "damaged in the log, where it does not stand at the place that it names")
+    return _unsound(text, _worded(_fields(text)), [problem])
 
 
-def unsound_line(value: str | None) -> Line:
-    """Whatever the line says."""
-    return _unsound(value, _worded(_fields(value or "")))
+def _damaged(error: UnicodeDecodeError) -> Line:
+    """What is not UTF-8 would be unreadable in every table that it got to; it is shown with signs in its place."""
+    text = error.object.decode(errors="replace")
+    said = f"no UTF-8: byte {error.start + 1} of {len(error.object):,} is 0x{error.object[error.start]:02x}"
+    return _unsound(text, _worded(_fields(text)), [Problem("line", f"{said}; \ufffd stands for what cannot be read")])
 
 
-def _unsound(value: str | None, fields: Mapping[str, Any]) -> Line:
-    names = (fields.get("event_id"), fields.get("modality"), fields.get("customer"), fields["pointer"].get("path"))
+def _unsound(text: str | None, fields: Mapping[str, Any], problems: list[Problem]) -> Line:
+    pointer = fields.get("pointer")
+    place = pointer.get("path") if type(pointer) is dict else None
+    names = (fields.get("event_id"), fields.get("modality"), fields.get("customer"), place)
     event_id, modality, customer, path = (name and name[:NAME_BYTES_MAX] for name in names)
-    payload = value and value[:PAYLOAD_LETTERS]
-    moment = _time(fields.get("occurred_at"))
-    return Line(False, event_id, modality, customer, path, moment, payload=payload, reason="BAD_EVENT")
+    moment, detail = read_moment(fields.get("occurred_at")), "; ".join(map(str, problems))[:DETAIL_LETTERS]
+    payload = text and text[:PAYLOAD_LETTERS]
+    return Line(False, event_id, modality, customer, path, moment, payload=payload, reason="BAD_EVENT", detail=detail)
+
+
+def _problems_of(text: str, sent: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Problem]:
+    if sent:
+        return find_problems(fields)
+    try:
+        return find_problems(json.loads(text))
+    except (ValueError, RecursionError):
+        return [parse_problem(text)]
 
 
 def _event(fields: Mapping[str, Any]) -> Line | None:
@@ -99,39 +124,26 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
     event_id, modality, customer = fields.get("event_id"), fields.get("modality"), fields.get("customer")
     path, size, checksum = pointer.get("path"), pointer.get("size"), pointer.get("checksum")
     content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
-    offset, text, occurred_at = pointer.get("offset"), fields.get("text"), _time(fields.get("occurred_at"))
+    offset, text, occurred_at = pointer.get("offset"), fields.get("text"), read_moment(fields.get("occurred_at"))
     thread, (meta, has_sound_meta) = fields.get("thread"), _meta(fields.get("meta"))
     if (
-        not (_is_name(event_id) and _is_name(customer) and _is_name(path))
-        or _NO_PART.search(path)
+        not (is_name(event_id) and is_name(customer) and is_name(path))
+        or NO_PART.search(path)
         or type(modality) is not str
-        or modality not in _MODALITIES
+        or modality not in MODALITIES
         or occurred_at is None
-        or not _is_whole(size)
-        or not (offset is None or _is_whole(offset))
+        or not is_whole(size)
+        or not (offset is None or is_whole(offset))
         or type(checksum) is not str
-        or not _CHECKSUM.fullmatch(checksum)
-        or not (_is_brief(content_type) and _is_brief(version_id) and _is_brief(etag))
+        or not CHECKSUM.fullmatch(checksum)
+        or not (is_brief(content_type) and is_brief(version_id) and is_brief(etag))
         or (type(text) is not str if modality in INLINE else text is not None)
-        or not (has_sound_meta and (thread is None or _is_name(thread)))
+        or not (has_sound_meta and (thread is None or is_name(thread)))
     ):
         return None
     content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text, meta, thread)
     kept = offset or 0, size, content_type, checksum, version_id, etag, text, meta, thread, content_hash
     return Line(True, event_id, modality, customer, path, occurred_at, *kept)
-
-
-def _is_name(name: object) -> TypeGuard[str]:
-    """What databases and stores take as a key: some bytes, not too many, none of them zero."""
-    return type(name) is str and 0 < len(name.encode()) <= NAME_BYTES_MAX and "\0" not in name
-
-
-def _is_brief(word: object) -> TypeGuard[str | None]:
-    return word is None or (type(word) is str and len(word.encode()) <= NAME_BYTES_MAX)
-
-
-def _is_whole(number: object) -> TypeGuard[int]:
-    return type(number) is int and 0 <= number < _LONG
 
 
 def _meta(value: object) -> tuple[str | None, bool]:
@@ -140,16 +152,6 @@ def _meta(value: object) -> tuple[str | None, bool]:
         return (None if value is None else meta_to_json(value)), True
     except ValueError:
         return None, False
-
-
-def _time(value: object) -> datetime | None:
-    """ISO 8601, or seconds since 1970."""
-    try:
-        if type(value) is str:
-            return parse_time(value)
-        return datetime.fromtimestamp(value, UTC) if type(value) is int else None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _content_hash(
@@ -191,12 +193,48 @@ def _fields(value: str) -> Mapping[str, Any]:
     return fields if type(fields) is dict else {}
 
 
-def _worded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Producers of loose languages send a number where a word belongs."""
+def _worded(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Producers of loose languages send a number where a word belongs, and 5.0 where a number does."""
     pointer = fields.get("pointer")
-    words = {name: _word(fields.get(name)) for name in _WORDS}
-    place = {name: _word(pointer.get(name)) for name in _POINTER_WORDS} if type(pointer) is dict else {}
-    return {**fields, **words, "pointer": {**pointer, **place} if type(pointer) is dict else {}}
+    worded = {**fields, **{name: _word(fields.get(name)) for name in _WORDS if name in fields}}
+    worded["occurred_at"] = _without_point(fields.get("occurred_at"))
+    if type(pointer) is dict:
+        words = {name: _word(pointer.get(name)) for name in _POINTER_WORDS}
+        numbers = {name: _without_point(pointer.get(name)) for name in ("size", "offset")}
+        worded["pointer"] = {**pointer, **words, **numbers}
+    return worded
+
+
+def completed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message needs no pointer: it has no bytes but its text, and what it has not got is made of that. It is the
+    very event that `headwater put --text` makes of the same id and text."""
+    text, event_id, customer = fields.get("text"), fields.get("event_id"), fields.get("customer")
+    modality, pointer = fields.get("modality"), fields.get("pointer")
+    if type(text) is not str or (modality is None and pointer is not None) or modality not in {None, *INLINE}:
+        return fields
+    if not (is_name(event_id) and is_name(customer) and (pointer is None or type(pointer) is dict)):
+        return {**fields, "modality": Modality.CHAT.value}
+    data = text.encode()
+    made = {"path": message_path(customer, event_id), "size": len(data), "checksum": sha256(data).hexdigest()}
+    given = {name: value for name, value in (pointer or {}).items() if value is not None}
+    place = {**made, "content_type": "text/plain", **given}
+    return {**fields, "modality": Modality.CHAT.value, "pointer": place}
+
+
+def message_path(customer: str, event_id: str) -> str:
+    """As `domain.keys` makes it where that takes the names; others may send names that it does not."""
+    owner, name = _part(customer), _part(event_id)
+    if len(owner) + len(name) > NAME_BYTES_MAX - len("chat//"):
+        name = f"sha256-{sha256(event_id.encode()).hexdigest()}"
+    return f"{Modality.CHAT.prefix}/{owner}/{name}"
+
+
+def _part(name: str) -> str:
+    return name.replace(".", "%2E") if name in {".", ".."} else quote(name, safe="-_.~@+=")
+
+
+def _without_point(value: object) -> object:
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _word(value: object) -> str | None:

@@ -56,13 +56,11 @@ _SEEN: Final = pa.schema(
         pa.field("content_hash", pa.string()),
         pa.field("payload", pa.string()),
         pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
     ]
 )
-_DETAILS: Final = {
-    "CONFLICT": "id or object seen before with other content",
-    "WRONG_CUSTOMER": "the path is another customer's than the event says",
-    "BAD_EVENT": "not an event: a field is missing or malformed",
-}
+_ID_TAKEN: Final = "event_id: it was seen before with other content"
+_OBJECT_TAKEN: Final = "pointer.checksum: the object was announced before with another one"
 
 SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
 
@@ -237,6 +235,12 @@ def _among(positions: Collection[Position]) -> Column:
     return F.concat_ws(":", "log_partition", "log_offset").isin([f"{p}:{offset}" for p, offset in positions])
 
 
+def _where_it_stands() -> tuple[Column, ...]:
+    """So that who mends the producer finds the line; a damaged one has no offset."""
+    partition, offset = (F.col(name).cast("string") for name in ("log_partition", "log_offset"))
+    return F.lit(" (log partition "), partition, F.lit(", offset "), F.coalesce(offset, F.lit("unknown")), F.lit(")")
+
+
 def _refused(
     spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, begun: Mapping[int, int], now: datetime
 ) -> DataFrame:
@@ -249,6 +253,8 @@ def _refused(
     line = F.concat_ws(":", F.lit("log"), "log_partition", "log_offset", digest)
     event = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread"))
     reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
+    taken = F.when(_among(verdict.lies), _OBJECT_TAKEN).otherwise(_ID_TAKEN)
+    detail = F.when(conflict, taken).otherwise(F.col("detail"))
     # A run that was killed between the two tables has quarantined these lines already.
     fresh = rows.where(_is_unread(begun))
     return fresh.where(~F.col("sound") | conflict).select(
@@ -260,7 +266,7 @@ def _refused(
         F.lit(None).cast("string").alias("model"),
         F.lit(None).cast("string").alias("fingerprint"),
         reason.alias("reason"),
-        F.create_map(*(F.lit(word) for pair in _DETAILS.items() for word in pair))[reason].alias("detail"),
+        F.concat(detail, *_where_it_stands()).alias("detail"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("long").alias("event_seq"),
         "occurred_at",

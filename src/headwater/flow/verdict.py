@@ -36,6 +36,8 @@ class Verdict:
     accepted: int
     duplicates: frozenset[Position]
     conflicts: frozenset[Position]
+    # Of these, the ones whose id is their own, and whose object was announced before with another checksum.
+    lies: frozenset[Position]
     # New events about an object that is known already: kept as sent, derived from once.
     echoes: frozenset[Position]
     raw: Mapping[str, int]
@@ -56,6 +58,7 @@ def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
         accepted=accepted,
         duplicates=frozenset(duplicates),
         conflicts=frozenset(conflicts | lies),
+        lies=frozenset(lies),
         echoes=frozenset(echoes),
         raw={"rows": accepted, **_raw_objects(sound, known | lies | echoes)},
     )

@@ -15,7 +15,7 @@ from headwater.domain.event import Event
 
 # Enough to know every segment that a follower of the log has not seen, and every one that could still be merged.
 RECENT_MAX: Final = 256
-_EVENT_LINE: Final = re.compile(r'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
+_EVENT_LINE: Final = re.compile(rb'\{"offset":(\d{1,18}),"published_at":"[^"]*","event":(.*)\}', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,17 +37,16 @@ class Segment:
         gone = range(self.base + len(held), self.end)
         return held + [b"line %d of the log is gone from its segment" % offset for offset in gone]
 
-    def read_line(self, line: bytes) -> tuple[int | None, str]:
+    def read_line(self, line: bytes) -> tuple[int | None, bytes]:
         """Offset and value, whatever the line is: a damaged one has no offset, and its value is all of it."""
-        value = line.decode(errors="replace")
-        if sound := _EVENT_LINE.fullmatch(value):
+        if sound := _EVENT_LINE.fullmatch(line):
             return self._own(int(sound[1])), sound[2]
         try:
-            fields = json.loads(value)
+            fields = json.loads(line.decode(errors="replace"))
             offset, raw = fields.get("offset"), fields.get("raw")
         except (ValueError, AttributeError):
-            return None, value
-        return self._own(offset), (raw if isinstance(raw, str) else value)
+            return None, line
+        return self._own(offset), (raw.encode(errors="surrogatepass") if isinstance(raw, str) else line)
 
     def cut(self, offset: int, data: bytes) -> tuple["Segment", bytes]:
         """What is left of it from an offset on."""

@@ -1,7 +1,8 @@
 """The pointer log's lines, with log_partition, log_offset, log_end and value: Kafka's as a Spark stream, an embedded
 log's read here.
 
-`value` is the event as JSON. `log_end` is an offset up to which everything of its partition is in this batch.
+`value` is the event as JSON, in the very bytes that were sent: any producer's, and perhaps no text at all. `log_end`
+is an offset up to which everything of its partition is in this batch.
 """
 
 import json
@@ -19,7 +20,7 @@ from headwater.storage.log.kafka_conf import KafkaPlace, spark_options
 from headwater.storage.log.pointer_log import PointerLog
 
 _LINES: Final = pa.schema(
-    [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("log_end", pa.int64()), ("value", pa.string())]
+    [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("log_end", pa.int64()), ("value", pa.binary())]
 )
 
 
@@ -45,8 +46,7 @@ def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: 
         F.col("partition").alias("log_partition"),
         F.col("offset").alias("log_offset"),
         (F.col("offset") + 1).alias("log_end"),
-        # Other people's producers send any bytes; what is not UTF-8 would be unreadable in every table it got to.
-        F.make_valid_utf8(F.col("value").cast("string")).alias("value"),
+        "value",
     )
 
 
