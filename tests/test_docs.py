@@ -39,7 +39,7 @@ def lies(text: str, page: Path) -> list[str]:
     """What a page names and the repository does not have."""
     found = []
     commands = {
-        match[1] for line in code_of(text) for match in re.finditer(r"\bheadwater (?:--lake \S+ )?([a-z]\w*)", line)
+        match[1] for line in code_of(text) for match in re.finditer(r"\bheadwater (?:--lake \S+ )?([a-z][\w-]*)", line)
     }
     found += [f"command {name}" for name in commands - {*COMMANDS}]
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -88,7 +88,7 @@ def test_the_settings_page_is_the_generated_one() -> None:
 
 def test_every_command_and_each_of_its_options_is_in_the_docs() -> None:
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## ([a-z]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^## ([a-z-]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert set(COMMANDS) <= set(sections)
     with Context(program) as context:
         for name in COMMANDS:

@@ -31,8 +31,8 @@ def public(kind: type) -> set[str]:
 
 def test_the_package_exports_these_names() -> None:
     assert sorted(headwater.__all__) == [
-        "Lake", "__version__", "doctor", "init", "kinds", "migrate", "open", "plan_migration", "plan_restore",
-        "plan_upgrade", "restore", "submit", "upgrade",
+        "Lake", "__version__", "check_event", "doctor", "event_schema", "init", "kinds", "migrate", "open",
+        "plan_migration", "plan_restore", "plan_upgrade", "restore", "submit", "upgrade",
     ]  # fmt: skip
     assert all(getattr(headwater, name) for name in headwater.__all__)
     assert dir(headwater) == sorted(headwater.__all__)
@@ -49,7 +49,8 @@ def test_a_lake_mirrors_the_commands() -> None:
     }  # fmt: skip
     assert public(LakeQuarantine) == {"dismiss", "plan_dismissal", "retry"}
     assert public(LakeUpkeep) == {
-        "backup", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan", "rescan", "serve_metrics",
+        "backup", "check_event", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan", "rescan",
+        "serve_metrics",
     }  # fmt: skip
     assert public(TableReader) == {"snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
 
@@ -68,7 +69,7 @@ def twins() -> dict[str, list[str]]:
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
     section = re.search(r"^## From Python\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL)
     assert section is not None
-    rows = re.findall(r"^\| `([a-z ]+)` \| (.*) \|$", section[1], re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z -]+)` \| (.*) \|$", section[1], re.MULTILINE)
     return {command: re.findall(r"`([\w.]+)", told) for command, told in rows}
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwater.closed_lake import doctor, migrate, plan_migration, plan_restore, plan_upgrade, restore, upgrade
     from headwater.cluster import submit
+    from headwater.domain.check_event import check_event
+    from headwater.domain.event_schema import event_schema
     from headwater.domain.kinds import kinds
     from headwater.lake import Lake, init, open
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = (
     "Lake",
     "__version__",
+    "check_event",
     "doctor",
+    "event_schema",
     "init",
     "kinds",
     "migrate",
@@ -36,6 +40,8 @@ _HOMES = {
     **dict.fromkeys(_CLOSED, "headwater.closed_lake"),
     "submit": "headwater.cluster",
     "kinds": "headwater.domain.kinds",
+    "check_event": "headwater.domain.check_event",
+    "event_schema": "headwater.domain.event_schema",
 }
 
 

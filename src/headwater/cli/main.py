@@ -47,6 +47,8 @@ COMMANDS: Final = (
     "rescan",
     "maintain",
     "settings",
+    "schema",
+    "check-event",
     "doctor",
     "upgrade",
     "migrate",
@@ -73,7 +75,7 @@ class _Commands(click.Group):
             raise click.UsageError(
                 f"There is no command {cmd_name}." + (f" Did you mean {near[0]}?" if near else ""), ctx
             )
-        command: click.Command = importlib.import_module(f"headwater.cli.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"headwater.cli.commands.{cmd_name.replace('-', '_')}").command
         return command
 
 

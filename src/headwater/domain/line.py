@@ -28,8 +28,10 @@ from headwater.domain.event_fields import (
     read_moment,
 )
 from headwater.domain.event_problems import Problem, find_problems, owner_problem, parse_problem, size_problem
+from headwater.domain.keys import chat_key
 from headwater.domain.meta import meta_to_json
 from headwater.domain.modality import INLINE, Modality
+from headwater.errors import InvalidRequest
 
 PAYLOAD_LETTERS: Final = 4000
 DETAIL_LETTERS: Final = 1000
@@ -222,7 +224,11 @@ def completed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def message_path(customer: str, event_id: str) -> str:
-    """As `domain.keys` makes it where that takes the names; others may send names that it does not."""
+    """As `domain.keys` makes it, where that takes the names: others may send names that it does not."""
+    try:
+        return chat_key(customer, event_id)
+    except InvalidRequest:
+        pass
     owner, name = _part(customer), _part(event_id)
     if len(owner) + len(name) > NAME_BYTES_MAX - len("chat//"):
         name = f"sha256-{sha256(event_id.encode()).hexdigest()}"

@@ -3,7 +3,7 @@
 What a lake cannot be opened for, because it is of another format, lost a part, or moves, is in `headwater.closed_lake`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.components import Components
 
 if TYPE_CHECKING:
+    from headwater.domain.event_problems import Problem
     from headwater.upkeep.backup.backup import BackupPlan
     from headwater.upkeep.maintenance.maintain import MaintenancePlan, TableDone
     from headwater.upkeep.rescan import RescanPlan
@@ -45,6 +46,12 @@ class LakeUpkeep:
         from headwater.upkeep.rescan import rescan
 
         return rescan(self._parts, plan)
+
+    def check_event(self, event: Mapping[str, Any] | str | bytes) -> "list[Problem]":
+        """As `headwater.check_event`, and whether the raw store has the bytes that it announces."""
+        from headwater.upkeep.event_bytes import check_announced
+
+        return check_announced(self._parts.raw_store, event)
 
     def plan_backup(self, file: str | Path) -> "BackupPlan":
         """What `backup` would write; starts no JVM."""

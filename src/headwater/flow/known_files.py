@@ -112,4 +112,6 @@ def _without_folders(key: str) -> str:
 
 
 def _identity(event: Event) -> tuple[str, str]:
-    return event_key(event.event_id, event.customer), read_line(event.to_json()).content_hash or ""
+    return event_key(event.event_id, event.customer), read_line(
+        event.to_json().encode(errors="replace")
+    ).content_hash or ""
