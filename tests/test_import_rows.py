@@ -197,3 +197,33 @@ def test_a_quote_that_nobody_closes_is_one_bad_row(lake: lakes.Lake, write: Any)
 def test_headers_that_are_twice_there_or_empty_have_names_of_their_own(lake: lakes.Lake, write: Any) -> None:
     lake.put_rows(write("a.csv", "id,text,tag,tag,\n1,hello,a,b,c\n"), customer="acme")
     assert events(lake)[0]["meta"] == {"tag": "a", "tag_2": "b", "column_5": "c"}
+
+
+def test_meta_and_thread_are_given_with_texts_lines_rows_and_files(lake: lakes.Lake, write: Any, capsys: Any) -> None:
+    at = ["--lake", str(lake.settings.lake), "put", "--customer", "acme", "--meta", "channel=phone", "--thread", "t1"]
+    assert main([*at, "--text", "hello"]) == 0
+    assert main([*at, str(write("a.pdf", "%PDF-1.4 one"))]) == 0
+    assert main([*at, "--from", str(write("a.csv", "id,text,channel\n1,hi,\n2,ho,mail\n"))]) == 0
+    lake.put_lines(["a line"], customer="acme", meta={"channel": "phone"}, thread="t1")
+    lake.put_text("words", customer="acme", meta={"channel": "phone"}, thread="t1")
+    found = [(event["thread"], event["meta"]["channel"]) for event in events(lake)]
+    assert found == [("t1", "phone")] * 3 + [("t1", "mail")] + [("t1", "phone")] * 2
+    assert main([*at[:-4], "--meta", "channel", "--text", "hello"]) == InvalidRequest.exit_code
+    assert "key=value" in capsys.readouterr().err
+
+
+def test_a_side_car_is_the_meta_of_its_file_and_no_object(lake: lakes.Lake, write: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.pdf", "b.pdf", "c.pdf"):
+        write(f"in/{name}", f"%PDF-1.4 {name}")
+    write("in/a.pdf.json", json.dumps({"channel": "mail", "pages": 3, "thread": "t7"}))
+    write("in/c.pdf.json", "{")
+    landed = lake.put(tmp_path / "in", customer="acme", meta={"channel": "phone", "site": "x"}, collect=True)
+    assert [result.status for result in landed] == ["stored", "stored", "failed"]
+    assert "c.pdf.json" in str(landed[2].error) and "c.pdf.json" not in str(landed[2].source)
+    first, second = events(lake)
+    assert (first["meta"], first["thread"]) == ({"channel": "mail", "pages": 3, "site": "x"}, "t7")
+    assert second["meta"] == {"channel": "phone", "site": "x"} and "thread" not in second
+    write("in/rows.csv", "file,at,agent\na.pdf,2026-03-01,ann\n")
+    lake.put_rows(tmp_path / "in" / "rows.csv", customer="globex")
+    assert events(lake)[2]["meta"] == {"channel": "mail", "pages": 3, "agent": "ann"}

@@ -14,6 +14,7 @@ from headwater import settings
 from headwater.clock import Moment, to_moment
 from headwater.components import Components
 from headwater.domain import tables
+from headwater.domain.meta import require_meta, require_thread
 from headwater.domain.ref import AsOf, to_ref
 from headwater.errors import InvalidRequest, NotFound
 from headwater.facets.former_names import FormerNames
@@ -70,6 +71,8 @@ class Lake(Selections, FormerNames):
         at: Moment | None = None,
         follow_links: bool = False,
         skip_unsupported: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
         collect: bool = False,
     ) -> "list[Landed]":
         """Store files, directories or globs and publish their events; one result for each file.
@@ -77,10 +80,12 @@ class Lake(Selections, FormerNames):
         When all are done, the first that failed is raised; with `collect`, failures are results too. A link that is
         named is followed; one in a directory, or that a glob finds, only with `follow_links`. A file whose kind is not
         taken is a failure, or with `skip_unsupported` skipped. Without a customer it is that of `put.customer`.
+        `meta` is what is known of all of them, `thread` their conversation; `call.wav.json` beside a file says more.
         """
         from headwater.flow.land import require_landed
 
         how: dict[str, Any] = {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
+        how |= {"meta": meta, "thread": thread}
         landed = list(self.iter_put(*patterns, customer=customer, id=id, at=at, **how))
         return landed if collect else require_landed(landed)
 
@@ -92,6 +97,8 @@ class Lake(Selections, FormerNames):
         at: Moment | None = None,
         follow_links: bool = False,
         skip_unsupported: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
     ) -> "Iterator[Landed]":
         """As `put`, for more files than one wants to hold the results of: each is stored when its result is asked for,
         and one that failed is a result."""
@@ -107,11 +114,18 @@ class Lake(Selections, FormerNames):
             "known": KnownFiles(parts.ledger),
         }
         about |= {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
-        about["places"] = LakePlaces(parts.settings)
+        about |= {"places": LakePlaces(parts.settings), "meta": require_meta(meta), "thread": require_thread(thread)}
         return land_many(parts.raw_store, parts.log_to_write, patterns, self._whose(customer), **about)
 
     def put_text(
-        self, text: str, *, customer: str | None = None, id: str | None = None, at: Moment | None = None
+        self,
+        text: str,
+        *,
+        customer: str | None = None,
+        id: str | None = None,
+        at: Moment | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
     ) -> "Landed":
         """A chat line; it needs no raw object. Conflict where the customer's id is known to be another text's."""
         from headwater.flow.known_files import KnownFiles
@@ -119,6 +133,7 @@ class Lake(Selections, FormerNames):
 
         parts = self._parts
         about: dict[str, Any] = {"event_id": id, "known": KnownFiles(parts.ledger) if id else None}
+        about |= {"meta": require_meta(meta), "thread": require_thread(thread)}
         return land_text(parts.log_to_write, text, self._whose(customer), at=to_moment(at) or parts.clock(), **about)
 
     def put_lines(
@@ -129,12 +144,15 @@ class Lake(Selections, FormerNames):
         id: str | None = None,
         id_prefix: str | None = None,
         at: Moment | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
         collect: bool = False,
     ) -> "list[Landed]":
         """Each line is a chat message; one result for each that is not blank. Of failures, see `put`."""
         from headwater.flow.land import require_landed
 
-        landed = list(self.iter_put_lines(lines, customer=customer, id=id, id_prefix=id_prefix, at=at))
+        how: dict[str, Any] = {"id": id, "id_prefix": id_prefix, "at": at, "meta": meta, "thread": thread}
+        landed = list(self.iter_put_lines(lines, customer=customer, **how))
         return landed if collect else require_landed(landed)
 
     def iter_put_lines(
@@ -145,6 +163,8 @@ class Lake(Selections, FormerNames):
         id: str | None = None,
         id_prefix: str | None = None,
         at: Moment | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
     ) -> "Iterator[Landed]":
         """As `put_lines`, of lines that go on coming: a None between them publishes what waits. One result a line, as
         it is asked for; one that failed is a result."""
@@ -156,6 +176,7 @@ class Lake(Selections, FormerNames):
             "at": to_moment(at),
             "clock": self._parts.clock,
         }
+        about |= {"meta": require_meta(meta), "thread": require_thread(thread)}
         return land_lines(self._parts.log_to_write, lines, self._whose(customer), **about)
 
     def _whose(self, customer: str | None) -> str:
@@ -170,6 +191,8 @@ class Lake(Selections, FormerNames):
         customer: str | None = None,
         map: Mapping[str, str] | None = None,
         at: Moment | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
         dry_run: bool = False,
         encoding: str | None = None,
         delimiter: str | None = None,
@@ -190,6 +213,7 @@ class Lake(Selections, FormerNames):
         parts, columns = self._parts, ColumnMap.of(map)
         whose = customer or self.settings.text("put.customer") or None
         how: dict[str, Any] = {"customer": whose, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
+        how |= {"meta": require_meta(meta), "thread": require_thread(thread)}
         how |= {"on_reject": on_reject, "progress": progress, "known": KnownFiles(parts.ledger)}
         paths = [rows] if isinstance(rows, str | Path) else rows
         if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):

@@ -27,6 +27,8 @@ def import_rows(
     *,
     customer: str | None,
     at: datetime | None,
+    meta: dict[str, str] | None,
+    thread: str | None,
     dry_run: bool,
     encoding: str | None,
     delimiter: str | None,
@@ -37,6 +39,7 @@ def import_rows(
 
     told: list[dict[str, Any]] = []
     about: dict[str, Any] = {"customer": customer, "at": at, "encoding": encoding, "delimiter": delimiter}
+    about |= {"meta": meta, "thread": thread}
     with ExitStack() as stack:
         lake, bar = stack.enter_context(session.open()), stack.enter_context(RowBar())
         file = stack.enter_context(_opened(rejects)) if rejects is not None else None

@@ -13,6 +13,7 @@ from headwater.errors import InvalidRequest
 META_BYTES_MAX: Final = 16 << 10  # thousands of them are in memory at a time, and an index holds them once a chunk
 KEY_LETTERS_MAX: Final = 100
 _DEPTH_MAX: Final = 8
+_THREAD_BYTES_MAX: Final = 1024
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 Fact = tuple[str, str]
@@ -52,6 +53,16 @@ def require_meta(meta: object) -> Mapping[str, Any] | None:
     except ValueError as error:
         raise InvalidRequest(f"This meta cannot be kept: {error}. Give names and plain values.") from error
     return kept
+
+
+def require_thread(thread: str | None) -> str | None:
+    """What a conversation may be called; none where it is empty."""
+    try:
+        if thread and (len(thread.encode()) > _THREAD_BYTES_MAX or "\0" in thread):
+            raise InvalidRequest(f"A thread is a name of at most {_THREAD_BYTES_MAX} bytes. Say it shorter.")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("The thread's name is not valid Unicode. Send it as UTF-8.") from error
+    return thread or None
 
 
 def facts_of(meta: str | None) -> list[str]:

@@ -10,13 +10,13 @@ Invariant: an object is durable before its event is published. A crash between t
 import hashlib
 import uuid
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from headwater.clock import Clock, utc_now
 from headwater.domain.event import EVENT_BYTES_MAX, Event
@@ -26,6 +26,7 @@ from headwater.domain.pointer import Pointer
 from headwater.errors import HeadwaterError, InvalidRequest
 from headwater.flow.known_files import KnownFiles
 from headwater.flow.lake_places import LakePlaces
+from headwater.flow.side_car import is_side_car
 from headwater.flow.sources import Skipped, Source, expand
 from headwater.flow.store_file import Putting, Stored, UnsupportedKind, store_file, store_stream, to_millisecond
 from headwater.storage.log.pointer_log import PointerLog
@@ -94,9 +95,11 @@ def land_text(
     at: datetime,
     event_id: str | None = None,
     known: KnownFiles | None = None,
+    meta: Mapping[str, Any] | None = None,
+    thread: str | None = None,
 ) -> Landed:
     """A chat message travels inline and needs no raw object; without an id it gets a fresh one."""
-    event = text_event(text, customer, event_id or str(uuid.uuid4()), at)
+    event = text_event(text, customer, event_id or str(uuid.uuid4()), at, meta, thread)
     if event_id and known:
         known.check_id(event)
     log.publish([event])
@@ -105,11 +108,18 @@ def land_text(
     return Landed(event.object_id, "stored", event)
 
 
-def text_event(text: str, customer: str, event_id: str, at: datetime) -> Event:
+def text_event(
+    text: str,
+    customer: str,
+    event_id: str,
+    at: datetime,
+    meta: Mapping[str, Any] | None = None,
+    thread: str | None = None,
+) -> Event:
     """A message as an event, checked; publish many of them at once where there are many."""
     data = _checked_text(text)
     pointer = Pointer(chat_key(customer, event_id), len(data), "text/plain", hashlib.sha256(data).hexdigest())
-    event = Event(event_id, Modality.CHAT, customer, pointer, to_millisecond(at), text)
+    event = Event(event_id, Modality.CHAT, customer, pointer, to_millisecond(at), text, meta, thread)
     # A letter may take six in JSON; a short text fits whatever it holds.
     if len(data) > EVENT_BYTES_MAX // 8 and len(event.to_json().encode()) > EVENT_BYTES_MAX:
         raise InvalidRequest("The text holds too many control characters to travel in a log. Put it as a PDF.")
@@ -128,6 +138,8 @@ def land_many(
     skip_unsupported: bool = False,
     known: KnownFiles | None = None,
     places: LakePlaces | None = None,
+    meta: Mapping[str, Any] | None = None,
+    thread: str | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Landed]:
     """One result for each file, in order; events are published in batches, and no result comes before its event.
@@ -135,8 +147,9 @@ def land_many(
     Links in a directory, or that a glob finds, are skipped unless `follow_links`; one that is named is followed.
     A file whose kind is not taken is a failure, or with `skip_unsupported` skipped.
     """
-    sources = expand(patterns, follow_links=follow_links, places=places)
-    putting = Putting(raw, customer, event_id, at, known, skip_unsupported)
+    found = expand(patterns, follow_links=follow_links, places=places)
+    sources = (source for source in found if not is_side_car(source))
+    putting = Putting(raw, customer, event_id, at, known, skip_unsupported, meta, thread)
     batch = _Batch(log, clock, known if event_id else None)
     with ThreadPoolExecutor(WRITERS, "land") as pool:
         try:
@@ -162,6 +175,8 @@ def land_lines(
     event_id: str | None = None,
     id_prefix: str | None = None,
     at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    thread: str | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Landed]:
     """One message a line, one result for each that is not blank, as they come; a bad one costs only itself.
@@ -175,7 +190,8 @@ def land_lines(
         for line in lines:
             number += line is not None
             if line is not None and (line.strip() or _is_too_long(line)):
-                batch.add(_attempt_line(line, number, customer, event_id, id_prefix, at or clock()))
+                landed = _attempt_line(line, number, customer, event_id, id_prefix, at or clock())
+                batch.add(_with_known(landed, meta, thread))
             if line is None or batch.is_due():
                 yield from batch.publish()
         yield from batch.publish()
@@ -287,6 +303,12 @@ def _attempt_line(
         return _failed(source, InvalidRequest(f"Line {number} is not UTF-8. Convert the input, and put it again."))
     except HeadwaterError as error:
         return _failed(source, error)
+
+
+def _with_known(landed: Landed, meta: Mapping[str, Any] | None, thread: str | None) -> Landed:
+    if landed.event is None or (meta is None and thread is None):
+        return landed
+    return replace(landed, event=replace(landed.event, meta=meta, thread=thread))
 
 
 def _is_too_long(line: str | bytes) -> bool:

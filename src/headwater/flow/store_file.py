@@ -7,19 +7,21 @@ Key     customer, folders below the one that was named, and name; or the custome
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from headwater import faults
 from headwater.domain.event import Event
 from headwater.domain.keys import raw_key
+from headwater.domain.meta import require_meta
 from headwater.domain.modality import CONTENT_TYPES, Modality, classify
 from headwater.domain.pointer import Pointer
 from headwater.errors import InvalidRequest
 from headwater.flow.known_files import KnownFiles
+from headwater.flow.side_car import read_side_car
 from headwater.flow.sources import Source, unreadable
 from headwater.storage.raw.store import RawStore, digest, read_chunks
 
@@ -37,7 +39,10 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Putting:
-    """What is the same for all files of one put. Without `known`, a file that was touched is another one."""
+    """What is the same for all files of one put. Without `known`, a file that was touched is another one.
+
+    Of `meta` and `thread`, a file's side-car says better.
+    """
 
     raw: RawStore
     customer: str
@@ -45,6 +50,8 @@ class Putting:
     at: datetime | None = None
     known: KnownFiles | None = None
     skip_unsupported: bool = False
+    meta: Mapping[str, Any] | None = None
+    thread: str | None = None
 
 
 def store_file(putting: Putting, source: Source) -> Stored:
@@ -56,7 +63,7 @@ def store_file(putting: Putting, source: Source) -> Stored:
         try:
             found = os.fstat(stream.fileno())
             moment = to_millisecond(putting.at or datetime.fromtimestamp(found.st_mtime, UTC))
-            event = _event(putting, kind, folders, name, moment)
+            event = _with_side_car(_event(putting, kind, folders, name, moment), source)
             if putting.known is not None:
                 checksum = digest(read_chunks(stream))[0]
                 stream.seek(0)
@@ -95,7 +102,17 @@ def _event(putting: Putting, kind: tuple[Modality, str], folders: Sequence[str],
     modality, content_type = kind
     *folders, name = [putting.event_id + Path(name).suffix] if putting.event_id else [*folders, name]
     key = raw_key(modality, putting.customer, moment, name, folders)
-    return Event(putting.event_id or key, modality, putting.customer, Pointer(key, 0, content_type, ""), moment)
+    pointer = Pointer(key, 0, content_type, "")
+    known = (putting.meta, putting.thread)
+    return Event(putting.event_id or key, modality, putting.customer, pointer, moment, None, *known)
+
+
+def _with_side_car(event: Event, source: Source) -> Event:
+    meta, thread = read_side_car(source)
+    if meta is None and thread is None:
+        return event
+    both = require_meta({**(event.meta or {}), **(meta or {})})
+    return replace(event, meta=both, thread=thread or event.thread)
 
 
 def _with_bytes(event: Event, size: int, checksum: str) -> Event:

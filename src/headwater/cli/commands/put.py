@@ -36,6 +36,8 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.option("--at", type=Moment(), metavar="TIME", help="When it happened. Default: the file's time; now for text.")
 @click.option("--follow-links", is_flag=True, help="Follow links in directories and globs, too.")
 @click.option("--skip-unsupported", is_flag=True, help="Leave out files of kinds that are not taken; no failure.")
+@click.option("--meta", "facts", multiple=True, metavar="KEY=VALUE", help="What is known of them beside the bytes.")
+@click.option("--thread", metavar="ID", help="The conversation that they belong to.")
 @click.option("--from", "tables", multiple=True, metavar="FILE|DIR|-", help="Rows of CSV, JSON lines or Parquet.")
 @click.option(
     "--map", "pairs", multiple=True, metavar="FIELD=COLUMN,…", help="Of --from: id=ticket,text=body, and so on."
@@ -46,6 +48,9 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.option("--rejects", type=click.Path(path_type=Path), metavar="FILE", help="Of --from: write bad rows there.")
 @with_session
 def command(session: Session, tables: tuple[str, ...], pairs: tuple[str, ...], **given: Any) -> None:
+    from headwater.domain.meta import parse_fact
+
+    given |= {"meta": dict(map(parse_fact, given.pop("facts"))) or None}
     rows = {name: given.pop(name) for name in ("dry_run", "encoding", "delimiter", "rejects")}
     if tables:
         from headwater.cli.import_rows import import_rows
@@ -54,7 +59,9 @@ def command(session: Session, tables: tuple[str, ...], pairs: tuple[str, ...], *
             raise InvalidRequest(
                 "--from stands alone: its rows name their texts, files and ids. Put others by themselves."
             )
-        import_rows(session, tables, pairs, customer=given["customer"], at=given["at"], **rows)
+        import_rows(
+            session, tables, pairs, **{name: given[name] for name in ("customer", "at", "meta", "thread")}, **rows
+        )
         return
     if pairs or any(rows.values()):
         raise InvalidRequest("--map, --dry-run, --encoding, --delimiter and --rejects are of --from. Name its file.")
@@ -84,32 +91,40 @@ def _land(
     at: datetime | None,
     follow_links: bool,
     skip_unsupported: bool,
+    **known: Any,
 ) -> "Iterator[Landed]":
     if not sources and not texts:
         raise InvalidRequest("Nothing to put: name files, directories or globs, or give --text.")
     if event_id and len(sources) + len(texts) > 1:
         raise InvalidRequest(_ONE_ID)
     if files := [source for source in sources if source != STDIN]:
-        how = {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
+        how: dict[str, Any] = {"follow_links": follow_links, "skip_unsupported": skip_unsupported, **known}
         yield from lake.iter_put(*files, customer=customer, id=event_id, at=at, **how)
     for text in texts:
-        yield _land_text(lake, text, customer, event_id, at)
+        yield _land_text(lake, text, customer, event_id, at, known)
     if STDIN in sources:
-        yield from _land_stdin(lake, customer, event_id, id_prefix, at)
+        yield from _land_stdin(lake, customer, event_id, id_prefix, at, known)
 
 
-def _land_text(lake: "Lake", text: str, customer: str | None, event_id: str | None, at: datetime | None) -> "Landed":
+def _land_text(
+    lake: "Lake", text: str, customer: str | None, event_id: str | None, at: datetime | None, known: dict[str, Any]
+) -> "Landed":
     """One that is no good is a result, as a file is."""
     from headwater.flow.land import Landed
 
     try:
-        return lake.put_text(text, customer=customer, id=event_id, at=at)
+        return lake.put_text(text, customer=customer, id=event_id, at=at, **known)
     except HeadwaterError as error:
         return Landed("--text", "failed", error=error)
 
 
 def _land_stdin(
-    lake: "Lake", customer: str | None, event_id: str | None, id_prefix: str | None, at: datetime | None
+    lake: "Lake",
+    customer: str | None,
+    event_id: str | None,
+    id_prefix: str | None,
+    at: datetime | None,
+    known: dict[str, Any],
 ) -> "Iterator[Landed]":
     from headwater.cli.stdin_lines import stdin_lines
 
@@ -118,7 +133,7 @@ def _land_stdin(
         lines = list(islice((line for line in lines if line and line.strip()), 2))
         if len(lines) > 1:
             raise InvalidRequest(_ONE_ID)
-    yield from lake.iter_put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at)
+    yield from lake.iter_put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at, **known)
 
 
 class _Tally:

@@ -7,9 +7,9 @@ Invariant: a row is an event or a reject with its line and its reason, and one t
 out in batches, so an import that was killed is simply done again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -85,6 +85,8 @@ class Importing:
     columns: ColumnMap
     customer: str | None = None
     at: datetime | None = None
+    meta: Mapping[str, Any] | None = None
+    thread: str | None = None
     dry_run: bool = False
     known: KnownFiles | None = None
     on_reject: Callable[[Reject, Row], None] | None = None
@@ -109,7 +111,7 @@ def import_rows(sources: Iterable[RowSource], how: Importing) -> Imported:
 def _take(
     batch: list[Row], source: RowSource, fields: dict[str, str] | None, how: Importing, found: Imported, pool: Any
 ) -> None:
-    defaults = Defaults(how.customer, how.at, how.clock())
+    defaults = Defaults(how.customer, how.at, how.clock(), how.meta, how.thread)
     outcomes: list[Event | Reject | Any] = []
     for row in batch:
         try:
@@ -172,8 +174,8 @@ def _land_file(how: Importing, source: RowSource, made: RowFile, line: int) -> E
 
 
 def _stored_event(how: Importing, file: Source, made: RowFile) -> Event:
-    stored = store_file(Putting(how.raw, made.customer, made.event_id, made.at, how.known), file)
-    return replace(stored.event, meta=made.meta, thread=made.thread)
+    told = Putting(how.raw, made.customer, made.event_id, made.at, how.known, meta=made.meta, thread=made.thread)
+    return store_file(told, file).event
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -15,14 +15,13 @@ from uuid import UUID
 
 from headwater.clock import parse_time
 from headwater.domain.event import EVENT_BYTES_MAX, Event
-from headwater.domain.meta import meta_to_json
+from headwater.domain.meta import meta_to_json, require_thread
 from headwater.errors import InvalidRequest
 from headwater.flow.imports.row_source import Row
 from headwater.flow.land import text_event
 
 # Seconds, thousandths, millionths and billionths since 1970 are told apart by their size, up to the year 2286.
 _EPOCHS: Final = ((1e10, 1), (1e13, 1e3), (1e16, 1e6), (1e19, 1e9))
-_THREAD_BYTES_MAX: Final = 1024
 
 
 class BadRow(Exception):
@@ -48,6 +47,8 @@ class Defaults:
     customer: str | None
     at: datetime | None
     now: datetime
+    meta: Mapping[str, Any] | None = None
+    thread: str | None = None
 
 
 def to_event(row: Row, fields: Mapping[str, str], defaults: Defaults) -> Event | RowFile:
@@ -67,8 +68,9 @@ def to_event(row: Row, fields: Mapping[str, str], defaults: Defaults) -> Event |
     if not customer:
         raise BadRow("no customer, and --customer names none")
     at = _moment(found["at"]) if "at" in found else defaults.at
-    kept = _checked(_meta(meta, found.get("meta")))
-    thread = _thread(_word(found.get("thread")))
+    kept = _meta(meta, found.get("meta"))
+    kept = _checked({**(defaults.meta or {}), **(kept or {})} or None)
+    thread = _thread(_word(found.get("thread"))) or defaults.thread
     event_id = _word(found.get("id"))
     try:
         if "file" in found:
@@ -133,11 +135,9 @@ def _word(value: Any) -> str | None:
 
 def _thread(word: str | None) -> str | None:
     try:
-        if word and (len(word.encode()) > _THREAD_BYTES_MAX or "\0" in word):
-            raise BadRow(f"its thread is no name of at most {_THREAD_BYTES_MAX} bytes")
-    except UnicodeEncodeError as error:
-        raise BadRow("half a character, which no text has") from error
-    return word
+        return require_thread(word)
+    except InvalidRequest as error:
+        raise BadRow(str(error)) from error
 
 
 def _moment(value: Any) -> datetime:
