@@ -167,12 +167,12 @@ def _but_lakes(pattern: str, follow_links: bool, places: LakePlaces) -> Iterator
         return
     if os.path.isdir(root):
         places.look_below(root, follow_links=follow_links)
-    told: set[str] = set()
+    left_out: set[str] = set()
     for source in _matches(pattern, follow_links, places):
         if (lake := places.lake_of(source.path)) is None:
             yield source
-        elif lake not in told:
-            told.add(lake)
+        elif lake not in left_out:
+            left_out.add(lake)
             reason = f"{source.path} is a part of the lake in {lake}; none of its own files are taken."
             yield replace(source, error=Skipped(reason))
 

@@ -49,12 +49,12 @@ def _spoken(said: Said, speaker: str) -> list[Segment]:
 
 def _language(heard: Sequence[Said]) -> str | None:
     """What most of it is in."""
-    told = [said for said in heard if said.language is not None]
-    return max(told, key=lambda said: len(said.text)).language if told else None
+    known = [answer for answer in heard if answer.language is not None]
+    return max(known, key=lambda answer: len(answer.text)).language if known else None
 
 
 def _confidence(heard: Sequence[Said]) -> float | None:
     """Each side by how much it says."""
-    told = [(said.confidence, len(said.text)) for said in heard if said.confidence is not None and said.text]
-    letters = sum(count for _, count in told)
-    return sum(confidence * count for confidence, count in told) / letters if letters else None
+    weighted = [(each.confidence, len(each.text)) for each in heard if each.confidence is not None and each.text]
+    letters = sum(count for _, count in weighted)
+    return sum(confidence * count for confidence, count in weighted) / letters if letters else None

@@ -49,7 +49,7 @@ def _in_sql(catalog: "Catalog") -> "SqlCatalog":
 
     if not isinstance(catalog, SqlCatalog):
         raise InvalidRequest(
-            "The catalog is an Iceberg REST server, which tells no pointers of one instant and lets nobody set them. "
+            "The catalog is an Iceberg REST server, which tells no states of one instant and lets nobody set them. "
             "Back up and restore that server's own database, and the ledger's, with their own tools."
         )
     return catalog

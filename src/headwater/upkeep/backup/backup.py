@@ -130,9 +130,9 @@ def _pinned(parts: Parts, tag: str, keep_ms: int) -> list[TableState]:
     raise Unavailable(f"The tables could not be held as they were at one instant: {moved} Back up again.")
 
 
-def _read(committer: Committer, pointers: Mapping[str, str]) -> dict[str, Base]:
+def _read(committer: Committer, locations: Mapping[str, str]) -> dict[str, Base]:
     found = {}
-    for table, location in sorted(pointers.items()):
+    for table, location in sorted(locations.items()):
         document = read_state(committer.files, location)
         if document is None:
             raise FileNotFoundError(f"{location} is gone.")

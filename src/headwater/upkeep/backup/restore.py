@@ -6,7 +6,7 @@ A restore brings back what is lost and leaves what is there; setting back what i
 ledger should have, because bronze has their rows, are added: an older ledger lets nothing in twice.
 Where the files are gone that a table consisted of at the backup, what is lost comes back as the newest metadata in the
 warehouse has it: later than the backup, and told so.
-Killed, it is run again: what is ahead is forgotten before the tables are set back, all pointers are set at once, and a
+Killed, it is run again: what is ahead is forgotten before the tables are set back, all tables are set at once, and a
 ledger gets its format last, so that nobody opens the lake before.
 """
 
