@@ -49,8 +49,8 @@ def test_a_lake_mirrors_the_commands() -> None:
     }  # fmt: skip
     assert public(LakeQuarantine) == {"dismiss", "plan_dismissal", "retry"}
     assert public(LakeUpkeep) == {
-        "backup", "check_event", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan", "rescan",
-        "serve_metrics",
+        "backup", "check_event", "connect", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan",
+        "rescan", "serve_metrics",
     }  # fmt: skip
     assert public(TableReader) == {"snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
 

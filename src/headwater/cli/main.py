@@ -49,6 +49,7 @@ COMMANDS: Final = (
     "settings",
     "schema",
     "check-event",
+    "connect",
     "doctor",
     "upgrade",
     "migrate",

@@ -13,6 +13,7 @@ from headwater.components import Components
 if TYPE_CHECKING:
     from headwater.domain.event_problems import Problem
     from headwater.upkeep.backup.backup import BackupPlan
+    from headwater.upkeep.connect import Recipe
     from headwater.upkeep.maintenance.maintain import MaintenancePlan, TableDone
     from headwater.upkeep.rescan import RescanPlan
 
@@ -52,6 +53,12 @@ class LakeUpkeep:
         from headwater.upkeep.event_bytes import check_announced
 
         return check_announced(self._parts.raw_store, event)
+
+    def connect(self, engine: str, *, secrets: bool = False) -> "Recipe":
+        """What `spark`, `pyiceberg`, `duckdb`, `polars` or `daft` needs to read the tables without Headwater."""
+        from headwater.upkeep.connect import recipe_for
+
+        return recipe_for(self._parts.settings, engine, secrets=secrets)
 
     def plan_backup(self, file: str | Path) -> "BackupPlan":
         """What `backup` would write; starts no JVM."""
