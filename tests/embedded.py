@@ -16,7 +16,8 @@ def refuse(name, about):
 sys.addaudithook(refuse)
 sys.modules["sounddevice"] = None  # as where PortAudio is missing
 from headwater.flow.models.registry import load_model
-model = load_model(sys.argv[1])
+name, *options = sys.argv[1].split(" ", 1)
+model = load_model(name, {name: json.loads(each) for each in options})
 model.load()
 INPUT
 (answer,) = model.run([given])
@@ -39,7 +40,10 @@ given = sys.argv[2]
 
 
 def answer_offline(code: str, model: str, given: str | Path, home: Path) -> Any:
-    """What the model answers; raises where it asked for the network, or left anything in its home."""
+    """What the model answers; raises where it asked for the network, or left anything in its home.
+
+    After the model's name and a blank, its options may stand as JSON.
+    """
     home.mkdir()
     places = {"HOME": home, "XDG_CACHE_HOME": home / "cache", "HF_HOME": home / "hf", "TMPDIR": home}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}

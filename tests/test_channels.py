@@ -220,6 +220,14 @@ def test_sides_become_one_transcript_whatever_their_models_tell() -> None:
     assert together({1: Said("no times")}).segments == (Segment("no times", Locator(speaker="channel 1")),)
 
 
+def test_voices_that_a_model_told_apart_are_kept_where_the_whole_call_is_on_one_channel() -> None:
+    parts = tuple(Segment(text, Locator(speaker=voice)) for text, voice in (("hello", "0"), ("yes", "1"), ("so", None)))
+    one = Said("hello yes so", segments=parts)
+    assert [part.locator.speaker for part in together({1: one}).segments] == ["0", "1", "channel 1"]
+    both = together({0: one, 1: one}).segments
+    assert {part.locator.speaker for part in both} == {"channel 0", "channel 1"}
+
+
 def test_a_name_of_the_settings_stands_for_a_channel_and_for_nothing_else() -> None:
     speakers = ["channel 0", "channel 1", "channel 2", "0", None, "channel x"]
     row = {"segments": [{"speaker": speaker} for speaker in speakers]}

@@ -16,7 +16,8 @@ from headwater.domain.words import plain_words, word_error_rate
 from headwater.errors import DataFault, InvalidRequest
 from headwater.flow.models.moonshine import Moonshine, Understood
 from headwater.flow.models.moonshine_network import read_tokens
-from headwater.flow.models.port import SAMPLE_RATE, Said, Samples, Sound
+from headwater.flow.models.moonshine_speakers import Turn, joined, parts
+from headwater.flow.models.port import SAMPLE_RATE, Model, Said, Samples, Sound
 from headwater.flow.models.registry import load_model
 from headwater.flow.models.voiced import LONGEST_SECONDS, stretches
 
@@ -31,6 +32,13 @@ FOREIGN = {
     "fr+m1": "Bonjour, je voudrais savoir quand mon colis va arriver, car j'attends depuis deux semaines. "
     "Mon imprimante est connectée au réseau, mais l'ordinateur ne la trouve plus.",
 }
+
+DIALOGUE = (
+    ("0", "en-us+m3", "Good morning, how can I help you today?"),
+    ("1", "en-us+f5", "Hello, the screen of my computer is broken since Monday."),
+    ("0", "en-us+m3", "Could you please tell me the number of the order?"),
+    ("1", "en-us+f5", "It is on the letter that you sent me, and I paid in the shop."),
+)
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +186,48 @@ def test_where_there_is_no_wheel_the_way_out_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(metadata, "version", version)
     with pytest.raises(InvalidRequest, match="pocketsphinx"):
         print(load_model("moonshine").card)
+
+
+def two_who_talk() -> tuple[Samples, list[tuple[int, int, str]]]:
+    """A man and a woman on one line, without a pause that would part them; who says what, from when to when in ms."""
+    speaker, samples, said = Speaker(), [], []
+    for name, voice, text in DIALOGUE:
+        spoken = speaker.say(text, voice, 160)
+        begin = sum(map(len, samples)) // 16
+        samples += [spoken, pause(0.25)]
+        said.append((begin, begin + len(spoken) // 16, name))
+    return np.concatenate(samples), said
+
+
+@pytest.fixture(scope="module")
+def apart() -> Model:
+    model = load_model("apart", {"apart": {"kind": "moonshine", "diarise": True}})
+    model.load()
+    return model
+
+
+def test_two_on_one_line_are_told_apart_on_request(apart: Model) -> None:
+    assert apart.card.fingerprint != Moonshine().card.fingerprint == Moonshine(diarise=False).card.fingerprint
+    samples, truth = two_who_talk()
+    said = apart.run([Sound(iter(np.array_split(samples, 9)))])[0]
+    whole = " ".join(text for _, _, text in DIALOGUE)
+    assert word_error_rate(plain_words(whole), plain_words(said.text)) < 0.25  # espeak mumbles
+    for begin, end, name in truth:
+        middle = (begin + end) // 2
+        (part,) = (one for one in said.segments if one.locator.start_ms <= middle < one.locator.end_ms)
+        assert part.locator.speaker == name
+    alone = apart.run([Sound(iter([samples]), is_whole=False)])[0]
+    assert {part.locator.speaker for part in alone.segments} == {None}, "the side of a call is known"
+
+
+def test_silence_is_nobody_who_speaks(apart: Model) -> None:
+    assert apart.run([Sound(iter([pause(0)])), Sound(iter([pause(2)]))]) == [Said(""), Said("")]
+
+
+def test_turns_follow_one_another_and_a_stretch_is_cut_where_they_change() -> None:
+    second = SAMPLE_RATE
+    spans = [Turn(0, 4 * second, 7), Turn(3 * second, 6 * second, 2), Turn(6 * second, 6 * second + 99, 7)]
+    turns = joined(spans)
+    assert turns == [Turn(0, 4 * second, 0), Turn(4 * second, 6 * second, 1)]
+    assert list(parts(second, 4 * second, turns)) == [(second, 4 * second, 0), (4 * second, 5 * second, 1)]
+    assert list(parts(8 * second, second, turns)) == [(8 * second, 9 * second, None)]

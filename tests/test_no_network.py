@@ -19,6 +19,7 @@ def screen(tmp_path: Path) -> Path:
     ("model", "words"),
     [
         ("moonshine", "I would like to cancel my order and get my money back."),
+        ('moonshine {"diarise": true}', "I would like to cancel my order and get my money back."),
         ("pocketsphinx", "i would like to cancel my order and get my money back"),
     ],
 )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headwater.errors import DataFault
@@ -72,7 +72,9 @@ def _heard_by_side(
     whole = Effort(0.0, calls=0)
     for side in sides:
         with _stereo(source, container) as blocks:
-            answers[side], effort = _asked(source, model, Sound(one_side(blocks, side), duration_ms))
+            answers[side], effort = _asked(
+                source, model, Sound(one_side(blocks, side), duration_ms, is_whole=len(sides) < SIDES)
+            )
         if len(sides) > 1 and not getattr(model, "tells_waiting", False):
             note_paid(model.card.cost(seconds=effort.audio_seconds, tokens=answers[side].tokens))
         whole = whole.plus(effort)
@@ -90,7 +92,7 @@ def _asked(source: Source, model: Model, sound: Sound) -> tuple[Said, Effort]:
             yield block
 
     started = time.perf_counter()
-    said = model.run([Sound(counted(), sound.duration_ms)])[0]
+    said = model.run([replace(sound, blocks=counted())])[0]
     seconds = max(samples / SAMPLE_RATE, (sound.duration_ms or 0) / 1000)
     return said, Effort(time.perf_counter() - started, audio_seconds=seconds)
 

@@ -14,8 +14,10 @@ CHANNEL: Final = "channel "  # before a number that stands for a name
 
 
 def together(heard: Mapping[int, Said]) -> Said:
-    """By channel; segments in the order of their times, each with who says it."""
-    segments = [segment for channel, said in heard.items() for segment in _spoken(said, f"{CHANNEL}{channel}")]
+    """By channel; segments in the order of their times, each with who says it. Of voices that a model has told apart,
+    those of a call that is all on one channel are kept."""
+    is_one = len(heard) == 1
+    segments = [part for channel, said in heard.items() for part in _spoken(said, f"{CHANNEL}{channel}", is_one)]
     segments.sort(key=lambda segment: segment.locator.start_ms or 0)
     return Said(
         " ".join(segment.text for segment in segments),
@@ -42,9 +44,13 @@ def _name(speaker: str | None, names: str) -> str | None:
     return (known.get(int(number)) if number.isdigit() else None) or number
 
 
-def _spoken(said: Said, speaker: str) -> list[Segment]:
+def _spoken(said: Said, side: str, are_voices_kept: bool) -> list[Segment]:
     parts = said.segments or ((Segment(said.text),) if said.text else ())
-    return [Segment(part.text, replace(part.locator, speaker=speaker)) for part in parts]
+    voices = [part.locator.speaker if are_voices_kept else None for part in parts]
+    return [
+        Segment(part.text, replace(part.locator, speaker=voice or side))
+        for part, voice in zip(parts, voices, strict=True)
+    ]
 
 
 def _language(heard: Sequence[Said]) -> str | None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from headwater.domain.steps import EXTRACT
@@ -122,7 +123,7 @@ class GuardedModel:
         if not sounds:
             require_money(card.cost(images=len(batch), calls=len(batch)))
             return batch
-        return [Sound(_within_purse(card, sound.blocks), sound.duration_ms) for sound in sounds]
+        return [replace(sound, blocks=_within_purse(card, sound.blocks)) for sound in sounds]
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
         with self._room, self._waiting(), model_faults():

@@ -15,10 +15,12 @@ from typing import Final
 from headwater.domain.locator import Locator, Segment
 from headwater.errors import DataFault, InvalidRequest, Unavailable
 from headwater.flow.models.moonshine_network import DECODER, ENCODER, TOKENS, Network
-from headwater.flow.models.port import SAMPLE_RATE, ModelCard, Said, Sound, packed_weights
+from headwater.flow.models.moonshine_speakers import Speakers, parts
+from headwater.flow.models.port import SAMPLE_RATE, ModelCard, Said, Samples, Sound, packed_weights
 from headwater.flow.models.voiced import LONGEST_SECONDS, PAUSE_FRAMES, stretches
 
 DISTRIBUTION: Final = "moonshine-voice"
+PACKAGE: Final = "moonshine_voice"
 ASSETS: Final = "moonshine_voice/assets/tiny-en"
 ENGLISH: Final = "en"
 FALLBACK: Final = (
@@ -42,10 +44,15 @@ Pairs = set[tuple[int, int]]
 
 @dataclass(kw_only=True)
 class Moonshine:
-    """The `Model` for `transcribe`. `language = "en"` takes every recording for English, whatever it sounds like."""
+    """The `Model` for `transcribe`. `language = "en"` takes every recording for English, whatever it sounds like.
+
+    With `diarise` it tells apart who speaks, by their voices, in what is one channel.
+    """
 
     language: str = ""
+    diarise: bool = False
     _network: Network | None = field(default=None, init=False, repr=False)
+    _speakers: Speakers | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.language not in ("", ENGLISH):
@@ -66,6 +73,8 @@ class Moonshine:
                 "pause_frames": PAUSE_FRAMES,
                 "not_english": NOT_ENGLISH,
                 "not_understood": NOT_UNDERSTOOD,
+                # Only where it is asked for: rows of those who do not ask stay those of one model.
+                **({"diarise": True} if self.diarise else {}),
             },
             weights_digest=packed_weights(DISTRIBUTION, *(f"tiny-en/{name}" for name in (ENCODER, DECODER, TOKENS))),
         )
@@ -76,6 +85,8 @@ class Moonshine:
         if missing:
             raise Unavailable(f"{DISTRIBUTION} has no {' and no '.join(missing)} in it. Install it again; {FALLBACK}.")
         self._network = Network(directory)
+        if self.diarise:
+            self._speakers = Speakers(Path(str(metadata.distribution(DISTRIBUTION).locate_file(PACKAGE))), directory)
 
     def run(self, batch: Sequence[Sound]) -> list[Said]:
         return [self._hear(sound) for sound in batch]
@@ -97,10 +108,25 @@ class Moonshine:
         language = ENGLISH if spoken and sure else None
         return Said(" ".join(segment.text for segment in segments), language, confidence, segments)
 
+    def _stretches(self, sound: Sound) -> Iterator[tuple[int, Samples, str | None]]:
+        """Where somebody speaks: the number of the first sample, the sound and, if that is asked for, who it is."""
+        if self._speakers is None or not sound.is_whole:
+            for first, samples in stretches(sound.blocks):
+                yield first, samples, None
+            return
+        with self._speakers.listen() as listener:
+            # All of it is held: whose voice the first words were is known when the last ones have been listened to.
+            held = list(stretches(listener.passed(sound.blocks)))
+            turns = listener.turns()
+        for first, samples in held:
+            for begin, end, speaker in parts(first, len(samples), turns):
+                name = None if speaker is None else str(speaker)
+                yield begin, samples[begin - first : end - first], name
+
     def _parts(self, sound: Sound, understood: "Understood") -> Iterator[tuple[Segment, tuple[float, ...]]]:
         """Each stretch that was understood, and how probable its tokens were."""
         assert self._network is not None
-        for first, samples in stretches(sound.blocks):
+        for first, samples, speaker in self._stretches(sound):
             heard = self._network.hear(samples)
             text = self._network.text(heard.tokens)
             if text in NOTHING or not any(map(str.isalnum, text)):  # music is heard as a row of notes
@@ -112,7 +138,7 @@ class Moonshine:
                 is_clear = bool(self.language) or count < TOKENS_TO_JUDGE or mean >= NOT_UNDERSTOOD
             if is_clear:
                 start, end = (at * 1000 // SAMPLE_RATE for at in (first, first + len(samples)))
-                yield Segment(text, Locator(start_ms=start, end_ms=end)), heard.logprobs
+                yield Segment(text, Locator(start_ms=start, end_ms=end, speaker=speaker)), heard.logprobs
 
 
 class Understood:

@@ -84,10 +84,14 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Mono, 16 kHz, in blocks of any length; it can be heard once, so that an hour never sits in memory."""
+    """Mono, 16 kHz, in blocks of any length; it can be heard once, so that an hour never sits in memory.
+
+    `is_whole` is false of one side of a call: who speaks on it is known.
+    """
 
     blocks: Iterator[Samples]
     duration_ms: int | None = None
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
