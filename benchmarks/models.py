@@ -7,7 +7,7 @@ does half of the objects, since it is only asked for its pace. Texts are proven 
 with the default of earlier lakes, which tells how much more the new one does in a CPU second.
 Goals: Headwater at 0.9 of the yardstick's pace; 2.5 × the sound in a CPU second.
 
-    python benchmarks/models.py [--calls 40] [--pictures 240] [--rounds 2] [--only speech,pictures]
+    python benchmarks/models.py [--calls 40] [--pictures 240] [--rounds 2] [--only speech,pictures] [--without-before]
 """
 
 import argparse
@@ -222,11 +222,13 @@ def units_of(directory: Path, kind: Kind, count: int) -> float:
     return sum((path.stat().st_size - 44) / 32_000 for path in sorted(directory.glob("*/*.wav"))[:count])
 
 
-def bench(kind: Kind, count: int, rounds: int) -> None:
+def bench(kind: Kind, count: int, rounds: int, *, with_before: bool) -> None:
     directory, scratch = make_media(kind, count), corpus.SCRATCH
     half = count // 2
     before = f"by {kind.before}"
-    arms: dict[str, list[Arm]] = {"one process": [], "two processes": [], "Headwater": [], before: []}
+    arms: dict[str, list[Arm]] = {"one process": [], "two processes": [], "Headwater": []} | (
+        {before: []} if with_before else {}
+    )
     for number in range(rounds):
         lake, one, two = scratch / f"models-{kind.folder}", scratch / "one.json", scratch / "two.json"
         former = scratch / f"models-{kind.folder}-before"
@@ -241,7 +243,8 @@ def bench(kind: Kind, count: int, rounds: int) -> None:
             ("one process", lambda one=one: measure_plain(directory, one, 1, half)),
         ]
         for name, turn in turns if number % 2 == 0 else turns[::-1]:
-            arms[name].append(turn())
+            if name in arms:
+                arms[name].append(turn())
         said = json.loads(two.read_text())
         assert said == texts_of(lake, kind), "texts differ"
         assert json.loads(one.read_text()).items() <= said.items(), "texts differ"
@@ -267,11 +270,15 @@ def show(kind: Kind, arms: dict[str, list[Arm]], units: dict[str, float], count:
     met = "reached" if whole >= GOAL else "NOT reached"
     print(f"Headwater beside two processes: {whole:.2f} of their pace (goal {GOAL}, {met}); "
           f"without the commits {models:.2f}; their CPU seconds are {work:.2f} of its")  # fmt: skip
-    more = statistics.median(
-        old.cpu / new.cpu for old, new in zip(arms[f"by {kind.before}"], arms["Headwater"], strict=True)
-    )
-    met = "reached" if more >= kind.times else "NOT reached"
-    print(f"A CPU second does {more:.2f} × as much as by {kind.before} (goal {kind.times}, {met})")
+    show_more(kind, arms)
+
+
+def show_more(kind: Kind, arms: dict[str, list[Arm]]) -> None:
+    former = arms.get(f"by {kind.before}")
+    if former:
+        more = statistics.median(old.cpu / new.cpu for old, new in zip(former, arms["Headwater"], strict=True))
+        met = "reached" if more >= kind.times else "NOT reached"
+        print(f"A CPU second does {more:.2f} × as much as by {kind.before} (goal {kind.times}, {met})")
 
 
 def main() -> None:
@@ -280,6 +287,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=240)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="speech,pictures")
+    parser.add_argument("--without-before", action="store_true", help="without the default of earlier lakes")
     parser.add_argument("--arm", nargs="+", help="internal: run one arm")
     options = parser.parse_args()
     if options.arm:
@@ -287,7 +295,7 @@ def main() -> None:
         return
     for name, count in (("speech", options.calls), ("pictures", options.pictures)):
         if name in options.only.split(","):
-            bench(KINDS[name], count, options.rounds)
+            bench(KINDS[name], count, options.rounds, with_before=not options.without_before)
 
 
 def _arm(name: str, place: str, *more: str) -> None:

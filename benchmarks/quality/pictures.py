@@ -130,7 +130,8 @@ def screens() -> Iterator[Screen]:
     number = 0
     for language, shown in SCREENS.items():
         for lines in shown * (2 if language == "English" else 3):
-            font, theme, damage = (list(each)[number % len(each)] for each in (FONTS, THEMES, DAMAGE))
+            font, theme = (list(each)[number % len(each)] for each in (FONTS, THEMES))
+            damage = list(DAMAGE)[(number + number // len(FONTS)) % len(DAMAGE)]
             size = SIZES[number // 2 % len(SIZES)]
             picture = DAMAGE[damage](_draw(lines, FONTS[font], size, *THEMES[theme]))
             yield Screen(
