@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 from test_decoding import Lab, faults
 
-from headwater.demo.drawing import read_wav, wav_bytes
+from headwater.demo.drawing import draw_screen, read_wav, wav_bytes
 from headwater.demo.media import RECORDINGS, recordings
 from headwater.domain.locator import Locator, Segment
 from headwater.domain.words import character_accuracy, plain_words, word_error_rate
@@ -90,6 +90,21 @@ def test_a_screenshot_of_10_000_pixels_height_is_read_to_its_end(lab: Lab) -> No
     said = lab.derive("a.png", media.picture("PNG", page))["caption"]["ok"]
     assert character_accuracy("\n".join(LINES), said["text"]) > 0.97
     assert [round(part["box"][1] / 499) for part in said["segments"]] == list(range(len(LINES)))
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_screenshot_on_its_side_or_head_is_read_as_if_it_stood(lab: Lab, degrees: int) -> None:
+    lines = ["Payment failed", "Your card ending in 4821 was declined."]
+    turned = draw_screen(lines[0], lines[1:]).rotate(degrees, expand=True)
+    said = lab.derive("a.png", media.picture("PNG", turned))["caption"]["ok"]
+    assert said["text"].splitlines() == lines
+    boxes = [part["box"] for part in said["segments"]]
+    for left, top, right, bottom in boxes:
+        assert 0 <= left < right <= turned.width and 0 <= top < bottom <= turned.height
+        assert (bottom - top > right - left) == (degrees != 180)
+    # The first line lies at the left, below or at the right of the second.
+    (first, second), side = boxes, {90: 0, 180: 1, 270: 0}[degrees]
+    assert (first[side] < second[side]) == (degrees == 90)
 
 
 def test_a_strip_ends_where_no_line_is_cut_through_and_boxes_lie_in_the_whole() -> None:
