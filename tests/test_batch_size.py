@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from conftest import lake_settings
 
-from headwater.flow.drive.batch_size import BatchSize
+from headwater.cli.progress import Bars
+from headwater.flow.drive.batch_size import FIRST_BYTES, BatchBytes, BatchSize
 from headwater.flow.rows import BatchLimit, batch_limit
 
 
@@ -65,3 +66,28 @@ def writer_with(workers: int, tmp_path: Path) -> Any:
 )
 def test_a_batch_is_cut_for_as_many_workers_as_there_are(workers: int, rows: int, tmp_path: Path) -> None:
     assert batch_limit(writer_with(workers, tmp_path)) == BatchLimit(rows, (1 << 30) * rows // 1_000)
+
+
+def test_the_first_batch_weighs_little_and_soon_batches_weigh_what_is_done_in_their_time() -> None:
+    def walk_bytes(bytes_a_second: float, batches: int = 8) -> list[int]:
+        size, sizes = BatchBytes(30, 2 * FIRST_BYTES), []
+        for _ in range(batches):
+            sizes.append(size.within(512 << 20))
+            size.learn(sizes[-1], sizes[-1] / bytes_a_second)
+        return sizes
+
+    quick, slow = walk_bytes(100e6), walk_bytes(0.2e6)
+    assert quick[0] == slow[0] == 2 * FIRST_BYTES
+    assert quick[3] == 512 << 20, "who is quick is not held up by it"
+    assert slow[-1] == pytest.approx(30 * 0.2e6, rel=0.4)
+    assert max(slow) <= 2 * FIRST_BYTES
+
+
+def test_without_a_terminal_a_commit_says_how_many_are_left_and_how_long_they_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Bars({"derive": 30}) as bars:
+        bars.advance("derive", 10)
+        bars.advance("derive", 20)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("derive +10 (10 of 30, about 0 s left)") and last == "derive +20 (30)"

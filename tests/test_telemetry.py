@@ -109,6 +109,7 @@ def test_a_run_tells_of_each_commit_and_of_its_end_and_the_journal_knows(engine:
         ("bronze", 1), ("derive", 1), ("embed", 1), ("index", 1),
     ]  # fmt: skip
     assert commits["bronze"]["next_seq"] == commits["index"]["next_seq"] == 1
+    assert (commits["derive"]["left"], commits["derive"]["seconds_left"]) == (0, 0)
     assert all(line["seconds"] > 0 for line in commits.values())
 
 

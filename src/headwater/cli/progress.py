@@ -25,6 +25,7 @@ class Bars:
         self._lines = lines
         self._done: dict[str, int] = {}
         self._tasks: dict[str, TaskID] = {}
+        self._begun = time.monotonic()
         self._lock = threading.Lock()  # stages count from threads of their own
         self._progress: Progress | None = _terminal_progress() if sys.stderr.isatty() else None
 
@@ -52,7 +53,7 @@ class Bars:
         self._done[name] = self._done.get(name, 0) + count
         if self._progress is None:
             if count and self._lines:
-                print(f"{name} +{count:,} ({self._done[name]:,})", file=sys.stderr, flush=True)
+                print(f"{name} +{count:,} ({self._done[name]:,}{self._left(name)})", file=sys.stderr, flush=True)
             return
         if not count:
             return
@@ -60,13 +61,30 @@ class Bars:
             self._tasks[name] = self._progress.add_task(name, total=self._totals.get(name))
         self._progress.advance(self._tasks[name], count)
 
+    def _left(self, name: str) -> str:
+        """Of how many, and how long the rest takes if it goes as it went."""
+        done, total = self._done[name], self._totals.get(name)
+        if not total or done >= total:
+            return ""
+        seconds = (time.monotonic() - self._begun) * (total - done) / done
+        wait = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        return f" of {total:,}, about {wait} left"
+
 
 def _terminal_progress() -> "Progress":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from headwater.cli.output import console
 
     columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (*columns, TimeRemainingColumn())
     return Progress(*columns, console=console(stderr=True), refresh_per_second=4)
 
 

@@ -38,6 +38,7 @@ class BatchLimit:
 
     rows: int
     bytes: int
+    least: int = 1  # objects that it takes whatever they weigh: so that no worker stands by
 
 
 def batch_limit(writer: TableWriter) -> BatchLimit:

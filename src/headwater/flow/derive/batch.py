@@ -92,7 +92,7 @@ def _weight() -> Column:
 
 
 def _fitting(rows: pa.Table, limit: BatchLimit) -> int:
-    """How many of them, in their order; at least one."""
+    """How many of them, in their order; at least as many as must be taken."""
     sizes = pc.min_element_wise(rows["weight"], limit.bytes + 1)
     textual = pc.is_in(rows["modality"], pa.array(_TEXTUAL))
     over = pc.or_(
@@ -100,7 +100,7 @@ def _fitting(rows: pa.Table, limit: BatchLimit) -> int:
         pc.greater(pc.cumulative_sum(pc.if_else(textual, sizes, 0)), _TEXT_BYTES),
     )
     first = pc.index(over, True).as_py()
-    return max(1, first) if first >= 0 else len(rows)
+    return min(len(rows), max(1, limit.least, first)) if first >= 0 else len(rows)
 
 
 def _with_long_texts(rows: pa.Table, long: DataFrame) -> pa.Table:

@@ -62,6 +62,7 @@ class Derived:
     passing: int = 0  # of what was set aside, how many may mend themselves
     slow: int = 0  # and how many the batch did not wait for
     over: bool = False  # whether it ended where the money did
+    bytes: int = 0  # of what was derived, where the driver had it in hand
 
     @property
     def quarantined(self) -> int:
@@ -115,7 +116,14 @@ def derive_next(
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
         return writer.publish(table, unseen, position, since=progress[table.name], stage="derive")
 
-    return Derived(batch.events, *_derive(writer, batch.pending, work.only(live), workers, publish_live, on_set_aside))
+    made = _derive(writer, batch.pending, work.only(live), workers, publish_live, on_set_aside)
+    return Derived(batch.events, *made, bytes=_bytes_of(batch.pending))
+
+
+def _bytes_of(pending: Rows) -> int:
+    if not isinstance(pending, pa.Table):
+        return 0
+    return int(pc.sum(pending["pointer"].combine_chunks().field("size")).as_py() or 0)
 
 
 def is_cut_short(writer: TableWriter, book: ModelBook) -> bool:

@@ -1,6 +1,10 @@
 """Batch size: how many objects the next batch takes, learnt from how long the last ones took."""
 
 from dataclasses import dataclass
+from typing import Final
+
+FIRST_BYTES: Final = 4 << 20  # for each worker: two minutes of sound, or twenty screenshots
+_LEAP: Final = 8
 
 
 @dataclass(slots=True)
@@ -30,3 +34,22 @@ class BatchSize:
             wanted = self._before[0]
         self._before = (rows, rate)
         self.rows = int(min(self.most, max(1, self.rows // 4, min(wanted, self.rows * 4))))
+
+
+@dataclass(slots=True)
+class BatchBytes:
+    """How many bytes the next batch takes: few to begin with, so that what is done is there to be found before minutes
+    have gone; soon as many as are done in `seconds`."""
+
+    seconds: float
+    bytes: int = 2 * FIRST_BYTES
+
+    def within(self, most: int) -> int:
+        return min(self.bytes, most)
+
+    def learn(self, done: int, seconds: float) -> None:
+        wanted = int(done * self.seconds / max(seconds, 0.001))
+        if seconds > self.seconds:
+            self.bytes = max(FIRST_BYTES, min(self.bytes, wanted))
+        else:  # a small batch says little of a large one, but that it may be larger
+            self.bytes = min(max(self.bytes, wanted), self.bytes * _LEAP)

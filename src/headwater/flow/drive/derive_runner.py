@@ -2,17 +2,21 @@
 when there is no batch."""
 
 import time
+from dataclasses import replace
 
+from headwater.domain.steps import derived_tables
+from headwater.domain.tables import EVENTS
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import derive_next, is_cut_short
 from headwater.flow.derive.work import Work
-from headwater.flow.drive.batch_size import BatchSize
+from headwater.flow.drive.batch_size import FIRST_BYTES, BatchBytes, BatchSize
 from headwater.flow.drive.retry import Retrying, note_due
 from headwater.flow.drive.retry_schedule import is_retry_due, note_set_aside_in
 from headwater.flow.drive.stragglers import Stragglers
 from headwater.flow.rows import BatchLimit, batch_limit
 from headwater.flow.runner import Committed, Record, RunContext, StageRunner
 from headwater.flow.spent import Spent
+from headwater.storage.tables.read_progress import read_progress
 
 
 class DeriveRunner(StageRunner):
@@ -20,6 +24,7 @@ class DeriveRunner(StageRunner):
         super().__init__(context, record)
         self.stragglers = Stragglers(context.writer, context.ledger, context.clock, record)
         self._on_set_aside = note_set_aside_in(context.ledger, context.clock)
+        self._batch_bytes = BatchBytes(context.settings.number("run.batch_seconds"), FIRST_BYTES * context.workers)
         self._batch_size = BatchSize(context.settings.number("run.batch_seconds"), batch_limit(context.writer).rows)
 
     def start(self) -> None:
@@ -28,16 +33,27 @@ class DeriveRunner(StageRunner):
     def run_batch(self) -> Committed | None:
         """In the order of arrival."""
         limit = batch_limit(self.context.writer)
-        limit = BatchLimit(self._batch_size.within(limit.rows), limit.bytes)
+        rows, size = self._batch_size.within(limit.rows), self._batch_bytes.within(limit.bytes)
+        limit = BatchLimit(rows, size, least=self.context.workers)
         work = self._work()
         begun = time.monotonic()
         derived = derive_next(self.context.writer, work, limit, self.context.workers, self._on_set_aside)
         if derived is None:
             return None
-        self._batch_size.learn(derived.events, time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        self._batch_size.learn(derived.events, seconds)
+        self._batch_bytes.learn(derived.bytes, seconds)
         if derived.slow:
             self.stragglers.expect()
-        return derived.to_committed(work.labels())
+        made = derived.to_committed(work.labels())
+        return replace(made, facts={**made.facts, **self._left(derived.events, seconds)})
+
+    def _left(self, done: int, seconds: float) -> dict[str, float]:
+        """How many events wait behind this batch, and how long they will take if they go as it went."""
+        writer, kept = self.context.writer, derived_tables(self.context.book().steps_kept())
+        reached = min(read_progress(writer.tables, table).seq_of(EVENTS.name) for table in kept)
+        left = max(0, read_progress(writer.tables, EVENTS).next_seq - reached)
+        return {"left": left, "seconds_left": round(left * seconds / max(1, done))}
 
     def run_idle(self) -> bool:
         """What was down for a while is tried again when its time has come."""
