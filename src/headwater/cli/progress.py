@@ -83,8 +83,8 @@ def _terminal_progress() -> "Progress":
 
     from headwater.cli.output import console
 
-    columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
-    columns = (*columns, TimeRemainingColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:<10}"), BarColumn(30), MofNCompleteColumn(), *times)
     return Progress(*columns, console=console(stderr=True), refresh_per_second=4)
 
 

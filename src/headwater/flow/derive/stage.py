@@ -116,8 +116,8 @@ def derive_next(
         position = dict.fromkeys(names, max(batch.end, reached[table.name]))
         return writer.publish(table, unseen, position, since=progress[table.name], stage="derive")
 
-    made = _derive(writer, batch.pending, work.only(live), workers, publish_live, on_set_aside)
-    return Derived(batch.events, *made, bytes=_bytes_of(batch.pending))
+    outcome = _derive(writer, batch.pending, work.only(live), workers, publish_live, on_set_aside)
+    return Derived(batch.events, *outcome, bytes=_bytes_of(batch.pending))
 
 
 def _bytes_of(pending: Rows) -> int:
