@@ -38,6 +38,7 @@ def run(
         if once and not pending_of(parts):
             return Ran(False, {})
         with work.recorded(parts, "run", listen) as entry:
+            work.check_models(parts, held)
             begun = work.new_run(parts, held, entry, report, stop)
             done = begun.once() if once else begun.until_stopped()
             entry.interrupted = once and stop.is_set()
@@ -52,6 +53,7 @@ def retry(parts: Parts, reason: str | None, model: str | None, report: work.Repo
     if not is_any_waiting(parts.reader, parts.ledger, reason):
         return Retried(0, 0, 0)
     with work.alone(parts, "retry") as held, work.recorded(parts, "retry") as entry:
-        retried = work.new_run(parts, held, entry, report, model=model).retry(reason, model)
+        work.check_models(parts, held, model)
+        retried = work.new_run(parts, held, entry, report).retry(reason, model)
     run(parts, once=True, report=report)
     return retried

@@ -70,20 +70,24 @@ def new_writer(parts: Parts, held: "Held | None") -> "TableWriter":
     return writer
 
 
+def check_models(parts: Parts, held: "Held", model: str | None = None) -> None:
+    """Before Spark is started for a run or a retry, by `model`: raises where a model is not there, or is another one by
+    now. A replay asks for no such thing, since it is the way out."""
+    from headwater.flow.drive.register_models import check_models
+
+    check_models(parts.settings, held.ledger, parts.clock, model)
+
+
 def new_run(
     parts: Parts,
     held: "Held | None",
     entry: "JournalEntry",
     report: Report | None,
     stop: threading.Event | None = None,
-    model: str | None = None,
 ) -> "Run":
-    """Starts Spark, when the models are known to be there."""
+    """Starts Spark."""
     from headwater.flow.drive.account import Account
-    from headwater.flow.drive.register_models import check_models
-
-    check_models(parts.settings, held.ledger if held else parts.ledger, parts.clock, model)
-    from headwater.flow.drive.run import Run  # which imports Spark
+    from headwater.flow.drive.run import Run
 
     return Run(
         new_writer(parts, held),
