@@ -88,7 +88,7 @@ def test_a_model_that_is_not_there_is_said_before_spark_is_started(tmp_path: Pat
             lake.put_text("hello", customer="acme")
             with pytest.raises(InvalidRequest, match=f"Nothing stands at {wrong}"):
                 lake.run()
-            assert "spark" not in lake._parts.__dict__
+            assert not (lake.settings.lake / "logs" / "spark.out").exists()
 
 
 def test_a_model_whose_module_raises_is_one_sentence(tmp_path: Path) -> None:
