@@ -15,6 +15,7 @@ from headwater import lake as lakes
 from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
 from headwater.settings import Settings
+from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.tables.commit import Base, Committer
 from headwater.storage.tables.metadata import Edit
 from headwater.upkeep.backup.file import check_backup, write_backup
@@ -70,3 +71,17 @@ def test_a_backup_without_room_leaves_no_file_and_can_be_made_again(tmp_path: Pa
     assert files(tmp_path) == set()
     assert write_backup(file, {"lake": "ours"}, lines) == 1
     assert check_backup(file)["lake"] == "ours"
+
+
+def test_a_ledger_without_room_says_so_to_who_writes_and_to_who_only_reads(tmp_path: Path) -> None:
+    """Who reads a write-ahead file makes a small map of it where nobody else has it open."""
+    uri = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = open_ledger(uri)
+    with room_for(40_000), pytest.raises(Unavailable, match="Make room"):
+        ledger.set_fact("long", "x" * 100_000)
+    assert ledger.fact("long") is None
+    ledger.set_fact("short", "x")
+    ledger.close()
+    with room_for(4_096), pytest.raises(Unavailable, match="Make room"):
+        open_ledger(uri).fact("short")
+    assert open_ledger(uri).fact("short") == "x"

@@ -16,6 +16,8 @@ from headwater.storage.io.sqlite_file import connect, is_read_only
 from headwater.storage.ledger.database import Execute, Row
 
 BUSY_SECONDS: Final = 30.0  # four writers at once wait for seconds; a few more are no reason to fail
+# How SQLite says that a file cannot grow: its own, the log of what is written, or the small map that even readers make.
+_NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 CACHE_KB: Final = 64 << 10  # with the default of 2 MB, claiming took twice as long at 400,000 keys
 
 
@@ -95,6 +97,10 @@ class SqliteDatabase:
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
+            if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
+                raise Unavailable(
+                    f"{self._file} cannot grow: {error}. Make room on its disk, then try again."
+                ) from error
             raise Unavailable(
                 f"{self._file} failed: {error}. Check the disk and who else uses it, then try again."
             ) from error
