@@ -34,7 +34,8 @@ REASONS: Final[dict[str, str]] = {
     "PARTIAL": "Time ran out before all of it was read; what was read is in its table. Raise the limit, send it anew.",
     "SLOW": "Its batch did not wait for it. It is derived beside the run, by itself; at once: headwater retry.",
     "BAD_OUTPUT": "The model answered with something unusable. Fix or change the model, then headwater retry.",
-    "BAD_EVENT": "The log line is not an event. Mend the producer and publish again.",
+    "BAD_EVENT": "The log line is not an event: its detail names each field. Mend the producer, try it by "
+    "headwater check-event, and publish again.",
     "CONFLICT": "The id was used before with other content. Publish it under an id of its own.",
     "WRONG_CUSTOMER": "The path is another customer's than the event says. Mend the producer and publish again.",
     "LANGUAGE": "The model does not know the language that is spoken. By one that does: headwater retry --model.",
