@@ -19,6 +19,7 @@ from headwater import lake as lakes
 from headwater.components import Components
 from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict
+from headwater.flow.land import land_text
 from headwater.lake import Lake
 from headwater.settings import load
 from headwater.storage.tables import writer as table_writer
@@ -71,7 +72,7 @@ def test_equal_bytes_of_two_customers_are_two_objects_and_one_model_result(lake:
 
 def test_an_id_used_again_with_other_content_is_quarantined_and_the_first_stays(lake: Lake) -> None:
     lake.put_text("my invoice is wrong", customer="acme", id="x", at=AT)
-    lake.put_text("my invoice is right", customer="acme", id="x", at=AT)
+    land_text(parts_of(lake).log, "my invoice is right", "acme", event_id="x", at=AT)  # by who does not look first
     lake.run()
     assert lake.table("messages").to_arrow()["text"].to_pylist() == ["my invoice is wrong"]
     assert [row["reason"] for row in lake.quarantine()["rows"]] == ["CONFLICT"]

@@ -21,6 +21,7 @@ from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
 from headwater.flow.drive.directory_intake import DirectoryIntake
 from headwater.flow.drive.intake import MANY_EVENTS
+from headwater.flow.land import land_text
 from headwater.flow.log.offset_gaps import check_policy, find_compacted
 from headwater.flow.runner import Committed, RunContext
 from headwater.lake import Lake
@@ -76,7 +77,7 @@ def test_lines_that_are_refused_are_told_like_any_other_quarantine(
     log.publish_raw([f"no event {number}" for number in range(500)])
     if sound:
         say(lake, "a", "a")
-        lake.put_text("other words", customer="acme", id="a", at=AT)  # a conflict, the other kind that is refused
+        land_text(log, "other words", "acme", event_id="a", at=AT)  # a conflict, the other kind that is refused
     refused = 500 + sound
     assert main(["run", "--once", "--lake", str(lake.settings.lake), *(["--json"] if sound else [])]) == 0
     shown = capsys.readouterr()

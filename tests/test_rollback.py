@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lakes import parts_of
 from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TABLES, TRANSCRIPTS, Table
+from headwater.flow.land import land_text
 from headwater.lake import Lake
 from headwater.storage.tables.read_progress import read_progress
 
@@ -164,7 +166,8 @@ def test_what_was_claimed_before_the_ledger_came_back_is_let_in_again_after_a_ro
         restored.run()
         assert (rounds.contents(restored), restored.status()["duplicates"]) == (before, duplicates)
         roll_back(restored, EVENTS, then)
-        say(restored, "r1-0")  # with other words: what was first is read again before it, and still is
+        # With other words, by who does not look first: what was first is read again before it, and still is.
+        land_text(parts_of(restored).log, "line r1-0", "acme", event_id="r1-0", at=datetime.now(UTC))
         restored.run()
         after = rounds.contents(restored)
         assert {row["event_id"] for row in after["bronze.events"]} == {

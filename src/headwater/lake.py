@@ -22,6 +22,7 @@ from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.selections import Selections
 from headwater.facets.upkeep import LakeUpkeep
+from headwater.facets.watching import Watching
 from headwater.setting import Value
 from headwater.settings import Settings
 from headwater.table_reader import TableReader
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from headwater.upkeep.run import Ran
 
 
-class Lake(Selections, FormerNames):
+class Lake(Selections, Watching, FormerNames):
     """Use it as a context manager, or `close` it: that stops Spark if anything started it."""
 
     def __init__(self, components: Components) -> None:
@@ -107,14 +108,10 @@ class Lake(Selections, FormerNames):
         from headwater.flow.land import land_many
 
         parts = self._parts
-        about: dict[str, Any] = {
-            "event_id": id,
-            "at": to_moment(at),
-            "clock": parts.clock,
-            "known": KnownFiles(parts.ledger),
-        }
+        about: dict[str, Any] = {"event_id": id, "at": to_moment(at), "clock": parts.clock}
         about |= {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
         about |= {"places": LakePlaces(parts.settings), "meta": require_meta(meta), "thread": require_thread(thread)}
+        about["known"] = KnownFiles(parts.ledger)
         return land_many(parts.raw_store, parts.log_to_write, patterns, self._whose(customer), **about)
 
     def put_text(

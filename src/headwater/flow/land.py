@@ -147,10 +147,16 @@ def land_many(
     Links in a directory, or that a glob finds, are skipped unless `follow_links`; one that is named is followed.
     A file whose kind is not taken is a failure, or with `skip_unsupported` skipped.
     """
-    found = expand(patterns, follow_links=follow_links, places=places)
-    sources = (source for source in found if not is_side_car(source))
+    sources = expand(patterns, follow_links=follow_links, places=places)
     putting = Putting(raw, customer, event_id, at, known, skip_unsupported, meta, thread)
-    batch = _Batch(log, clock, known if event_id else None)
+    return land_sources(log, sources, putting, clock)
+
+
+def land_sources(log: PointerLog, found: Iterable[Source], putting: Putting, clock: Clock) -> Iterator[Landed]:
+    """See `land_many`."""
+    event_id = putting.event_id
+    sources = (source for source in found if not is_side_car(source))
+    batch = _Batch(log, clock, putting.known if event_id else None)
     with ThreadPoolExecutor(WRITERS, "land") as pool:
         try:
             for source in _only_one(sources) if event_id else sources:

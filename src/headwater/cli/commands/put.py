@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 _ONE_ID: Final = "--id names one thing, but several were given. Put them one by one, or leave --id out."
 _NO_ENDING: Final = "no ending"
+_OF_WATCH: Final = ("sources", "customer", "follow_links", "skip_unsupported", "meta", "thread")
 _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 
 
@@ -38,6 +39,7 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.option("--skip-unsupported", is_flag=True, help="Leave out files of kinds that are not taken; no failure.")
 @click.option("--meta", "facts", multiple=True, metavar="KEY=VALUE", help="What is known of them beside the bytes.")
 @click.option("--thread", metavar="ID", help="The conversation that they belong to.")
+@click.option("--watch", is_flag=True, help="Go on looking, put files when they stop growing; Ctrl-C ends it.")
 @click.option("--from", "tables", multiple=True, metavar="FILE|DIR|-", help="Rows of CSV, JSON lines or Parquet.")
 @click.option(
     "--map", "pairs", multiple=True, metavar="FIELD=COLUMN,…", help="Of --from: id=ticket,text=body, and so on."
@@ -65,18 +67,25 @@ def command(session: Session, tables: tuple[str, ...], pairs: tuple[str, ...], *
         return
     if pairs or any(rows.values()):
         raise InvalidRequest("--map, --dry-run, --encoding, --delimiter and --rejects are of --from. Name its file.")
+    if given.pop("watch"):
+        from headwater.cli.watch_files import watch_files
+
+        if given["texts"] or given["event_id"] or given["id_prefix"] or given["at"] or STDIN in given["sources"]:
+            raise InvalidRequest("--watch is for files and directories alone. Put texts, ids and times by themselves.")
+        watch_files(session, **{name: given[name] for name in _OF_WATCH})
+        return
     put_things(session, **given)
 
 
 def put_things(session: Session, sources: tuple[str, ...], texts: tuple[str, ...], **about: Any) -> None:
     from headwater.cli.progress import Bars
 
-    tally = _Tally(every=session.as_json)
+    tally = Tally(every=session.as_json)
     with session.open() as lake, Bars({"put": None}, lines=False) as bars:
         for landed in _land(lake, sources, texts, **about):
             tally.add(landed)
             bars.advance("put", 1)
-    session.show(tally.to_dict(), _draw)
+    session.show(tally.to_dict(), draw)
     if tally.first_error:
         click.get_current_context().exit(tally.first_error.exit_code)
 
@@ -136,7 +145,7 @@ def _land_stdin(
     yield from lake.iter_put_lines(lines, customer=customer, id=event_id, id_prefix=id_prefix, at=at, **known)
 
 
-class _Tally:
+class Tally:
     """What a person or a program is told at the end. Ten million lines may pass: a person needs few of them."""
 
     def __init__(self, *, every: bool) -> None:
@@ -183,7 +192,7 @@ def _result(landed: "Landed") -> dict[str, Any]:
     }
 
 
-def _draw(document: dict[str, Any]) -> None:
+def draw(document: dict[str, Any]) -> None:
     from headwater.cli.output import plural, say, size, text
     from headwater.domain.keys import shown_path
 
