@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from calling import Answer, answer
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from lakes import parts_of
@@ -23,6 +23,7 @@ from headwater.flow.land import text_event
 
 Calling = Callable[..., Answer]
 PAGE = (Path(__file__).parent.parent / "docs" / "events.md").read_text(encoding="utf-8")
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 SCHEMA = Draft202012Validator(event_schema())
 PLACE = {"path": "audio/c/2026-03-01/a.wav", "size": 5, "checksum": "a" * 64}
 CALL: dict[str, Any] = {
@@ -62,6 +63,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Calling:
     return partial(answer, capsys)
 
 
+@unhurried
 @given(base=st.sampled_from([CALL, MESSAGE]), change=CHANGES)
 def test_what_the_schema_takes_bronze_takes(base: dict[str, Any], change: dict[str, Any]) -> None:
     event = {**base, **change}
@@ -84,6 +86,7 @@ FEWER = st.fixed_dictionaries(
 )
 
 
+@unhurried
 @given(base=st.sampled_from([CALL, MESSAGE]), change=FEWER)
 def test_what_is_no_event_by_its_fields_the_schema_refuses(base: dict[str, Any], change: dict[str, Any]) -> None:
     event = {**base, **change}
@@ -91,6 +94,7 @@ def test_what_is_no_event_by_its_fields_the_schema_refuses(base: dict[str, Any],
         assert not SCHEMA.is_valid(event)
 
 
+@unhurried
 @given(text=st.text(min_size=1), customer=st.text("abc é", min_size=1, max_size=20))
 def test_every_message_that_put_sends_is_of_the_schema(text: str, customer: str) -> None:
     try:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.domain.event import Event
@@ -26,6 +26,7 @@ EVENT: dict[str, Any] = {
     "pointer": PLACE,
     "text": "hello",
 }
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 MESSAGE = {"event_id": "e", "customer": "c", "occurred_at": "2026-03-01T00:00:00.000Z", "text": "hello"}
 # They lead out of the customer's folder, or could.
 PATHS_OUT = [
@@ -129,6 +130,7 @@ def test_a_line_without_a_place_in_the_log_is_no_event_whatever_it_says() -> Non
     assert (line.sound, line.event_id) == (False, "e")
 
 
+@unhurried
 @given(text=st.text(st.characters(codec="utf-8")), at=st.datetimes(timezones=st.just(UTC)))
 def test_an_event_is_read_as_it_was_written(text: str, at: datetime) -> None:
     event = text_event(f"said: {text}", "c", "e", at.replace(microsecond=0))
@@ -181,6 +183,7 @@ def test_an_event_about_somebody_elses_path_is_refused_with_a_reason_of_its_own(
     assert line.payload == value
 
 
+@unhurried
 @given(customer=st.text(min_size=1), event_id=st.text(min_size=1))
 def test_what_we_store_for_a_customer_is_that_customers(customer: str, event_id: str) -> None:
     try:
@@ -194,6 +197,7 @@ LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
 NAMES = st.sampled_from([*EVENT, *PLACE])
 
 
+@unhurried
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
 def test_no_json_whatever_stops_the_reading(sent: Any) -> None:
     assert not read_line(json.dumps(sent)).sound
@@ -261,6 +265,7 @@ def test_a_message_needs_four_fields_and_is_the_event_that_put_makes_of_the_same
     assert (given.sound, given.path, given.checksum) == (True, "chat/c/thread/e", own.checksum)
 
 
+@unhurried
 @given(customer=st.text(min_size=1, max_size=60), event_id=st.text(min_size=1, max_size=300))
 def test_any_id_of_any_customer_makes_a_message_a_path_of_that_customers(customer: str, event_id: str) -> None:
     line = read_line(json.dumps({**MESSAGE, "customer": customer, "event_id": event_id}))
@@ -282,6 +287,7 @@ FIELDS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@unhurried
 @given(change=FIELDS, base=st.sampled_from([EVENT, MESSAGE, {}]))
 def test_a_line_is_an_event_if_and_only_if_no_field_is_to_blame(change: dict[str, Any], base: dict[str, Any]) -> None:
     value = json.dumps({**base, **change})
