@@ -106,12 +106,14 @@ class Lake(Selections, Watching, FormerNames):
         from headwater.flow.known_files import KnownFiles
         from headwater.flow.lake_places import LakePlaces
         from headwater.flow.land import land_many
+        from headwater.flow.unpack.unpacker import Unpacker
 
         parts = self._parts
         about: dict[str, Any] = {"event_id": id, "at": to_moment(at), "clock": parts.clock}
         about |= {"follow_links": follow_links, "skip_unsupported": skip_unsupported}
         about |= {"places": LakePlaces(parts.settings), "meta": require_meta(meta), "thread": require_thread(thread)}
         about["known"] = KnownFiles(parts.ledger)
+        about["unpacker"] = Unpacker.from_settings(parts.settings)
         return land_many(parts.raw_store, parts.log_to_write, patterns, self._whose(customer), **about)
 
     def put_text(

@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -29,6 +30,7 @@ from headwater.flow.lake_places import LakePlaces
 from headwater.flow.side_car import is_side_car
 from headwater.flow.sources import Skipped, Source, expand
 from headwater.flow.store_file import Putting, Stored, UnsupportedKind, store_file, store_stream, to_millisecond
+from headwater.flow.unpack.unpacker import Unpacker
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.raw.store import ObjectStat, RawStore
 
@@ -140,29 +142,36 @@ def land_many(
     places: LakePlaces | None = None,
     meta: Mapping[str, Any] | None = None,
     thread: str | None = None,
+    unpacker: Unpacker | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Landed]:
     """One result for each file, in order; events are published in batches, and no result comes before its event.
 
     Links in a directory, or that a glob finds, are skipped unless `follow_links`; one that is named is followed.
-    A file whose kind is not taken is a failure, or with `skip_unsupported` skipped.
+    A file whose kind is not taken is a failure, or with `skip_unsupported` skipped. With an `unpacker` archives are
+    put as the files in them, and the attachments of e-mails beside those.
     """
     sources = expand(patterns, follow_links=follow_links, places=places)
     putting = Putting(raw, customer, event_id, at, known, skip_unsupported, meta, thread)
-    return land_sources(log, sources, putting, clock)
+    return land_sources(log, sources, putting, clock, unpacker)
 
 
-def land_sources(log: PointerLog, found: Iterable[Source], putting: Putting, clock: Clock) -> Iterator[Landed]:
+def land_sources(
+    log: PointerLog, found: Iterable[Source], putting: Putting, clock: Clock, unpacker: Unpacker | None = None
+) -> Iterator[Landed]:
     """See `land_many`."""
-    event_id = putting.event_id
-    sources = (source for source in found if not is_side_car(source))
+    event_id, of_part = putting.event_id, replace(putting, event_id=None)
+    sources: Iterable[Source] = (source for source in found if not is_side_car(source))
     batch = _Batch(log, clock, putting.known if event_id else None)
-    with ThreadPoolExecutor(WRITERS, "land") as pool:
+    with ExitStack() as unpacked, ThreadPoolExecutor(WRITERS, "land") as pool:
         try:
-            for source in _only_one(sources) if event_id else sources:
+            sources = _only_one(sources) if event_id else sources
+            if unpacker is not None:
+                sources = unpacker.unpacked(sources, unpacked, alone=event_id is not None)
+            for source in sources:
                 name = "/".join(source.parts) or source.path.name
                 batch.make_room(name)
-                batch.storing.append((name, pool.submit(_attempt, putting, source)))
+                batch.storing.append((name, pool.submit(_attempt, of_part if source.part_of else putting, source)))
                 if batch.is_due():
                     yield from batch.publish()
             batch.settle_all()

@@ -36,12 +36,13 @@ class Skipped(Exception):
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file. `root` is the part of its path that the caller named, `parts` the names below it, `error` why it, or the
-    folder that it is, cannot be looked into."""
+    folder that it is, cannot be looked into. `part_of` names the archive or the e-mail that it came in."""
 
     root: str
     parts: tuple[str, ...] = ()
     follow_links: bool = False
     error: HeadwaterError | Skipped | None = None
+    part_of: str = ""
 
     @property
     def path(self) -> Path:

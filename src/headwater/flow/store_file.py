@@ -63,7 +63,7 @@ def store_file(putting: Putting, source: Source) -> Stored:
         try:
             found = os.fstat(stream.fileno())
             moment = to_millisecond(putting.at or datetime.fromtimestamp(found.st_mtime, UTC))
-            event = _with_side_car(_event(putting, kind, folders, name, moment), source)
+            event = _with_what_is_known(_event(putting, kind, folders, name, moment), source)
             if putting.known is not None:
                 checksum = digest(read_chunks(stream))[0]
                 stream.seek(0)
@@ -107,8 +107,9 @@ def _event(putting: Putting, kind: tuple[Modality, str], folders: Sequence[str],
     return Event(putting.event_id or key, modality, putting.customer, pointer, moment, None, *known)
 
 
-def _with_side_car(event: Event, source: Source) -> Event:
-    meta, thread = read_side_car(source)
+def _with_what_is_known(event: Event, source: Source) -> Event:
+    """By its side-car; of a part, what it came in. Nothing lies beside that."""
+    meta, thread = ({"part_of": source.part_of}, None) if source.part_of else read_side_car(source)
     if meta is None and thread is None:
         return event
     both = require_meta({**(event.meta or {}), **(meta or {})})

@@ -62,6 +62,17 @@ def attachments(message: MIMEPart) -> Iterator[MIMEPart]:
             yield from attachments(part)
 
 
+def attached(message: EmailMessage) -> Iterator[tuple[str, bytes]]:
+    """Their names, as they are, and their bytes; one that cannot be decoded has what could be of it."""
+    for part in attachments(message):
+        inner = part.get_payload(0) if part.get_content_type() == "message/rfc822" and part.is_multipart() else None
+        if isinstance(inner, EmailMessage):
+            name = part.get_filename() or f"{header(inner, 'Subject')[:80] or 'message'}.eml"
+            yield name, inner.as_bytes()
+        elif isinstance(data := part.get_payload(decode=True), bytes):
+            yield part.get_filename() or "", data
+
+
 def header(message: EmailMessage, name: str) -> str:
     """Whatever is wrong with it: a header that cannot be read tells nothing."""
     try:
