@@ -5,19 +5,22 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from headwater.domain.locator import Segment
 from headwater.errors import DataFault, spelled
+from headwater.flow.derive.animation import READ_MAX, differing, together
 from headwater.flow.derive.source import Limits, Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.derive.strips import largest, read_in_strips
 from headwater.flow.models.answers import checked_embedded
-from headwater.flow.models.loaded import Models
+from headwater.flow.models.loaded import GuardedModel, Models
 from headwater.flow.models.port import Picture, Said
 
+FRAME_SECONDS: Final = 5.0  # that a picture of an animation earns
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF")
 # Known, and deliberately not decoded: interpreters and rare formats are where decoders break.
 REFUSED: Final = {b"%!PS": "PostScript", b"SIMPLE": "FITS", b"gd2": "GD", b"8BPS": "Photoshop", b"<svg": "SVG"}
@@ -32,6 +35,8 @@ def probe(source: Source, models: Models) -> StepResult:
 def caption(source: Source, models: Models) -> StepResult:
     model = models.loaded("models.caption")
     with _opened(source) as image:
+        if getattr(image, "is_animated", False) and image.format == "GIF" and not model.card.price:
+            return _animated(source, image, model)
         full = image.size
         # Who is paid by the picture is given one, as the quote says.
         picture, turned = _decoded(image, in_strips=not model.card.price)
@@ -41,6 +46,22 @@ def caption(source: Source, models: Models) -> StepResult:
     said = read_in_strips(picture, lambda strip: model.run([strip])[0])
     effort = Effort(time.perf_counter() - started, images=1)
     return said_result(scaled(said, wide[0] / picture.shape[1]), model.card, effort)
+
+
+def _animated(source: Source, image: Any, model: GuardedModel) -> StepResult:
+    """Who is paid by the picture is given the first one alone."""
+    started = time.perf_counter()
+    read: list[tuple[int, Said]] = []
+
+    def so_far() -> StepResult:
+        return said_result(together(read), model.card, Effort(time.perf_counter() - started, images=len(read)))
+
+    for moment, frame in islice(differing(image), READ_MAX):
+        shown, _ = _decoded(frame.copy())
+        source.allow(model.card.deadline_seconds + FRAME_SECONDS)
+        read.append((moment, scaled(model.run([shown])[0], image.size[0] / shown.shape[1])))
+        source.keep(so_far)
+    return so_far()
 
 
 def picture(source: Source, models: Models) -> StepResult:
