@@ -142,8 +142,8 @@ def test_get_leaves_no_file_of_bytes_that_fail_their_checksum(call: Any, tmp_pat
 
 def test_put_tells_each_file_and_stores_the_sound_ones(call: Any, empty: Path, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"RIFF")
-    (tmp_path / "notes.txt").write_text("?")
-    answer = call("put", tmp_path / "a.wav", tmp_path / "notes.txt", tmp_path / "no.wav", "--customer", "acme",
+    (tmp_path / "notes.xyz").write_text("?")
+    answer = call("put", tmp_path / "a.wav", tmp_path / "notes.xyz", tmp_path / "no.wav", "--customer", "acme",
                   "--lake", empty, "--json")  # fmt: skip
     assert answer.code == 2
     assert answer.json["summary"] == {"stored": 1, "already_there": 0, "failed": 2}
