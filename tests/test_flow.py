@@ -170,7 +170,7 @@ def test_a_wiped_index_is_rebuilt_to_the_same_answers(lake: Lake, tmp_path: Path
 
 def test_maintenance_keeps_every_row_and_a_run_after_it_repeats_nothing(lake: Lake, tmp_path: Path) -> None:
     for number in range(6):
-        rounds.put_round(lake, rounds.make_media(tmp_path, number), 1)
+        rounds.put_round(lake, rounds.make_media(tmp_path, number), number)
         lake.run()
     before = rounds.contents(lake)
     files = {table["name"]: table["files"] for table in lake.status()["tables"]}

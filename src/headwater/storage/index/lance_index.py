@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -208,6 +209,8 @@ class LanceIndex:
     def _listed(self) -> "ListResult[Sequence[ObjectMeta]]":
         import obstore
 
+        if self._target is None and Path(self._uri).is_file():  # a listing of it would be an empty one
+            raise NotADirectoryError(f"{self._uri} is a file")
         return obstore.list_with_delimiter(self._store)
 
     def _all_tables(self) -> "list[Table]":
