@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,24 @@ def test_a_file_is_put_when_it_has_stopped_growing_and_again_when_it_is_another(
             "audio/a/1970-01-12/deep/call.wav",
         ]
         assert parts_of(opened).raw_store.head("audio/a/1970-01-01/deep/call.wav").size == 16  # type: ignore[union-attr]
+
+
+def test_an_archive_is_put_as_the_files_in_it(lake: Path, inbox: Path) -> None:
+    class TwoLooks(threading.Event):
+        steps = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.steps += 1
+            if self.steps == 3:
+                self.set()
+            return self.is_set()
+
+    with zipfile.ZipFile(inbox / "calls.zip", "w") as archive:
+        archive.writestr("march/one.wav", b"RIFF")
+    os.utime(inbox / "calls.zip", (1, 1))
+    with lakes.open(lake) as opened:
+        landed = [one.event.pointer.path for one in opened.watch(inbox, stop=TwoLooks(), customer="a") if one.event]
+    assert landed == ["audio/a/1970-01-01/calls.zip/march/one.wav"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

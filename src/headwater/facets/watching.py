@@ -39,12 +39,14 @@ class Watching(ABC):
         from headwater.flow.lake_places import LakePlaces
         from headwater.flow.land import land_sources
         from headwater.flow.store_file import Putting
+        from headwater.flow.unpack.unpacker import Unpacker
         from headwater.flow.watch import land_watched
 
         parts = self._parts
         known: dict[str, Any] = {"known": KnownFiles(parts.ledger), "skip_unsupported": skip_unsupported}
         known |= {"meta": require_meta(meta), "thread": require_thread(thread)}
         putting = Putting(parts.raw_store, self._whose(customer), **known)
-        land = partial(land_sources, parts.log_to_write, putting=putting, clock=parts.clock)
+        unpacker = Unpacker.from_settings(parts.settings)
+        land = partial(land_sources, parts.log_to_write, putting=putting, clock=parts.clock, unpacker=unpacker)
         places = LakePlaces(parts.settings)
         return land_watched(patterns, land, stop=stop, seconds=seconds, follow_links=follow_links, places=places)
