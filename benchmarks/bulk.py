@@ -113,7 +113,7 @@ def contents(lake: Path) -> tuple[int, set[bytes]]:
     """How many events there are, and the hashes of their contents, as bronze judges them by."""
     found, count = set(), 0
     for event in events(lake):
-        line = read_line(json.dumps(event))
+        line = read_line(json.dumps(event).encode())
         found.add(bytes.fromhex(line.content_hash or ""))
         count += 1
     return count, found

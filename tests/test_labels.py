@@ -82,3 +82,14 @@ def test_labels_go_where_a_backup_of_the_ledger_goes(lake: lakes.Lake, tmp_path:
     other = open_ledger(f"sqlite:///{tmp_path}/other.db")
     assert write_ledger(other, read_ledger(parts_of(lake).ledger))["labels"] == 1
     assert [(label.object_id, label.value) for label in read_labels(other)] == [(CHAT, "angry")]
+
+
+def test_objects_are_listed_and_exported_by_what_is_known_of_them(tmp_path: Path) -> None:
+    with lakes.open(small_lake(tmp_path / "lake")) as lake:
+        lake.label("m1", {"mood": "angry"}, by="ann")
+        assert [one["id"] for one in lake.ls(where={"mood": "angry"})["objects"]] == [CHAT]
+        assert lake.ls(where={"mood": "calm"})["objects"] == []
+        exported = lake.export(tmp_path / "out", where="mood=angry")
+        assert (exported.objects, exported.missing) == (1, [])
+        with pytest.raises(InvalidRequest, match="quotes"):
+            lake.ls(where={'a"b': "c"})

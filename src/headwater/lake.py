@@ -6,7 +6,7 @@ What people do every day is a method of `Lake`; the rest is behind `lake.models`
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +18,7 @@ from headwater.domain.meta import require_meta, require_thread
 from headwater.domain.ref import AsOf, to_ref
 from headwater.errors import InvalidRequest, NotFound
 from headwater.facets.former_names import FormerNames
+from headwater.facets.labelling import Labelling
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.selections import Selections
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from headwater.upkeep.run import Ran
 
 
-class Lake(Selections, Watching, FormerNames):
+class Lake(Selections, Labelling, Watching, FormerNames):
     """Use it as a context manager, or `close` it: that stops Spark if anything started it."""
 
     def __init__(self, components: Components) -> None:
@@ -337,31 +338,6 @@ class Lake(Selections, Watching, FormerNames):
         parts = self._parts
         found = trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
         return {**found, "labels": shown_labels(parts.ledger, found["object"]["id"])}
-
-    def label(
-        self,
-        id: str,
-        labels: "Facts" = (),
-        *,
-        by: str,
-        remove: Sequence[str] = (),
-        customer: str | None = None,
-    ) -> dict[str, Any]:
-        """Say more of an object: `lake.label(id, {"mood": "angry"}, by="ann")`. Another value takes a label's place;
-        `remove` takes labels back. Answers with the object's labels."""
-        from headwater.upkeep.labels import label_object, parse_facts
-
-        parts = self._parts
-        about: dict[str, Any] = {"customer": customer, "now": parts.clock(), "by": by}
-        return label_object(parts.reader, parts.ledger, id, parse_facts(labels), remove, **about)
-
-    def thread(self, id: str, *, customer: str | None = None) -> dict[str, Any]:
-        """A conversation: its objects in the order in which they happened, with what each says."""
-        from headwater.upkeep.conversation import read_conversation
-
-        parts = self._parts
-        hidden = parts.book().hidden()
-        return read_conversation(parts.reader, parts.ledger, id, customer=customer, hidden=hidden)
 
     def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.

@@ -1,4 +1,4 @@
-"""What is in a lake, chosen by customer, kind, time or thread: methods of the lake itself. Each calls one function."""
+"""What is in a lake, chosen by customer, kind, time, thread or facts: methods of the lake. Each calls one function."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from headwater.components import Components
 
 if TYPE_CHECKING:
     from headwater.upkeep.export import Exported, Form
+    from headwater.upkeep.labels import Facts
 
 
 class Selections:
@@ -23,14 +24,17 @@ class Selections:
         since: Moment | None = None,
         until: Moment | None = None,
         thread: str | None = None,
+        where: "Facts | None" = None,
         limit: int = 100,
         before: int | None = None,
     ) -> dict[str, Any]:
         """The objects that are in the lake, the last that came first: `{"objects": [{…}], "next"}`; `next` is the
-        `before` of the page that follows, or None. Starts no JVM."""
+        `before` of the page that follows, or None. `where` is as in `search`. Starts no JVM."""
+        from headwater.upkeep.labels import wanted_facts
         from headwater.upkeep.objects import Selection, list_objects
 
-        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
+        facts = wanted_facts(self._parts.ledger, where)
+        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread, facts)
         return list_objects(self._parts.reader, chosen, limit=limit, before=before)
 
     def export(
@@ -42,6 +46,7 @@ class Selections:
         since: Moment | None = None,
         until: Moment | None = None,
         thread: str | None = None,
+        where: "Facts | None" = None,
         form: "Form" = "parquet",
         vectors: bool = False,
     ) -> "Exported":
@@ -50,9 +55,11 @@ class Selections:
         Objects whose bytes could not be had are `missing` in the answer. Starts no JVM.
         """
         from headwater.upkeep.export import export
+        from headwater.upkeep.labels import wanted_facts
         from headwater.upkeep.objects import Selection
 
-        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread)
+        facts = wanted_facts(self._parts.ledger, where)
+        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread, facts)
         return export(self._parts, Path(directory), chosen, form=form, vectors=vectors)
 
     def customers(self) -> list[dict[str, Any]]:

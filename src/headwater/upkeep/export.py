@@ -153,7 +153,7 @@ def _write_answer(
 def _conditions(table: Table, chosen: Selection) -> str:
     """Which rows; a table that does not tell of threads has those of the thread's objects."""
     conditions = chosen.conditions()
-    if chosen.thread is not None and "thread" not in table.schema.names:
+    if (chosen.thread is not None or chosen.where) and "thread" not in table.schema.names:
         conditions = [f"object_id IN (SELECT object_id FROM {EVENTS.name} WHERE {' AND '.join(conditions)})"]
     return " AND ".join(["true", *conditions])
 

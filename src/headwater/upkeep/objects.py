@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from headwater.domain.keys import shown_path
+from headwater.domain.meta import WantedFact
 from headwater.domain.modality import INLINE, Modality
 from headwater.errors import InvalidRequest
 from headwater.storage.query.reader import run_sql
@@ -26,13 +27,17 @@ _MOST: Final = 9_223_372_036_854_775_807  # an event may claim any size
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects: of a customer, a modality, a time (not before `since`, before `until`), a thread; None is any."""
+    """Which objects: of a customer, a modality, a time (not before `since`, before `until`), a thread; None is any.
+
+    `where` are facts that each of them must have, of its meta or as a label.
+    """
 
     customer: str | None = None
     modality: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     thread: str | None = None
+    where: tuple[WantedFact, ...] = ()
 
     def check(self) -> None:
         if self.modality is not None and self.modality not in {one.value for one in Modality}:
@@ -45,6 +50,7 @@ class Selection:
         """As SQL, of any table whose rows tell of objects."""
         named = {"customer": self.customer, "modality": self.modality, "thread": self.thread}
         conditions = [f"{name} = {literal(value)}" for name, value in named.items() if value is not None]
+        conditions += [_known_by(wanted) for wanted in self.where]
         conditions += [f"occurred_at >= {literal(self.since)}"] if self.since else []
         return conditions + ([f"occurred_at < {literal(self.until)}"] if self.until else [])
 
@@ -55,7 +61,30 @@ class Selection:
             "since": self.since.isoformat() if self.since else None,
             "until": self.until.isoformat() if self.until else None,
             "thread": self.thread,
+            "where": {wanted.key: wanted.value for wanted in self.where},
         }
+
+
+def _known_by(wanted: WantedFact) -> str:
+    """As `facts_of` tells facts: an inner key is behind a dot, and a list has each of its values. A key is also looked
+    for as it is written, dots and all."""
+    if '"' in wanted.key or "\\" in wanted.key:
+        raise InvalidRequest(f"{wanted.key} cannot be asked for: it has quotes. Ask in SQL: meta->>…")
+    value = literal(wanted.value)
+    paths = {f'$."{wanted.key}"', "$" + "".join(f'."{part}"' for part in wanted.key.split("."))}
+    found = [
+        f"json_extract_string(meta, {literal(path)}) = {value} "
+        f"OR list_contains(json_extract_string(meta, {literal(path + '[*]')}), {value})"
+        for path in sorted(paths)
+    ]
+    fact = f"coalesce({' OR '.join(found)}, false)"
+    if wanted.otherwise:
+        fact = f"({fact} AND object_id NOT IN ({_literals(wanted.otherwise)}))"
+    return f"({fact} OR object_id IN ({_literals(wanted.labelled)}))" if wanted.labelled else fact
+
+
+def _literals(values: frozenset[str]) -> str:
+    return ", ".join(map(literal, sorted(values)))
 
 
 def list_objects(catalog: Tables, chosen: Selection, *, limit: int, before: int | None = None) -> dict[str, Any]:

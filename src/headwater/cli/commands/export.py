@@ -19,6 +19,7 @@ from headwater.errors import DataFault
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
 @click.option("--thread", metavar="NAME", help="Only of this conversation.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only what is known so, by its meta or a label.")
 @click.option("--format", "form", type=click.Choice(["parquet", "jsonl"]), default="parquet", show_default=True)
 @click.option("--vectors", is_flag=True, help="The embeddings too.")
 @with_session

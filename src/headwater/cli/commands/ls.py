@@ -16,6 +16,7 @@ from headwater.cli.session import Moment, Session, with_session
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
 @click.option("--thread", metavar="NAME", help="Only of this conversation.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only what is known so, by its meta or a label.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 10_000), help="How many on a page.")
 @click.option(
     "--before", metavar="N", type=click.IntRange(0), help="The next page, by the number that a page ends with."
