@@ -105,9 +105,21 @@ def test_a_rollback_past_a_logs_replacement_forgets_the_offsets_of_the_log_that_
     back = then.rolled_back(first)
     assert back.offsets == {1: 1} and back.generation == 1
     assert back.redo == {"log": {"0": 2, "1": 2}}
+    assert back.advanced({"log": {"0": 2, "1": 2}}, rows=2).repeats_from(1_000_000), (
+        "who had read it tells it when he likes"
+    )
     assert then.advanced({"log": {"0": 9, "1": 2}}, rows=7).rolled_back(then).offsets == then.offsets
     assert then.rolled_back(replace(first, logs={})).offsets == back.offsets, "of a version that did not say"
     assert first.rolled_back(Progress(2, {"log": {"0": 1}})).offsets == {0: 1}
+
+
+def test_what_was_to_be_read_again_from_a_log_that_is_gone_may_come_again_at_any_time() -> None:
+    first = Progress().advanced({"log": {"0": 2}}, rows=2, logs={"0": "a@0"})
+    back = first.advanced({"log": {"0": 5}}, rows=3).rolled_back(first)
+    again = back.advanced({"log": {"0": 5}}, rows=3)
+    assert again.repeats_from(again.next_seq - 1) and not again.repeats_from(again.next_seq)
+    gone = back.advanced({"log": {"0": 1}}, rows=1, logs={"0": "b@1"}).advanced({"log": {"0": 2}}, rows=1)
+    assert not gone.redo and gone.repeats_from(1_000_000) and gone.repeats_without_end and not again.repeats_without_end
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A table rolled back by Iceberg's own procedure: it is noticed, what is gone comes again, nothing is there twice."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TA
 from headwater.flow.land import land_text
 from headwater.lake import Lake
 from headwater.storage.tables.read_progress import read_progress
+
+MORNING = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -59,6 +63,26 @@ def test_what_a_rollback_took_away_comes_again_and_once(lake: Lake, tmp_path: Pa
     rounds.put_round(lake, rounds.make_media(tmp_path, 2), 2)
     lake.run()
     assert len(rounds.contents(lake)["silver.messages"]) == 9
+
+
+def test_what_is_announced_again_long_after_a_rollback_whose_log_is_gone_is_derived_once(lake: Lake) -> None:
+    put = partial(lake.put_text, "the refund is late", customer="acme")
+    put(id="a", at=MORNING)
+    lake.run()
+    then = snapshot_of(lake, EVENTS)
+    put(id="b", at=MORNING)
+    put(id="c", at=MORNING)
+    lake.run()
+    roll_back(lake, EVENTS, then)
+    shutil.rmtree(lake.settings.lake / "log")
+    put(id="d", at=MORNING)
+    lake.run()
+    put(id="b", at=MORNING)
+    put(id="c", at=MORNING + timedelta(days=3))
+    lake.run()
+    objects = lake.table("messages").to_arrow()["object_id"].to_pylist()
+    assert sorted(objects) == [f"chat/acme/{name}" for name in "abcd"]
+    assert lake.table("events").to_arrow().num_rows == 4
 
 
 def test_events_that_are_sent_again_after_a_rollback_are_no_duplicates(lake: Lake) -> None:

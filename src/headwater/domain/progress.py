@@ -7,7 +7,8 @@
 `headwater.duplicates`  how many events were seen again with the same content (bronze only)
 `headwater.generation`  counted up when the table was rolled back to an older snapshot
 `headwater.redo`        after a rollback, how far each upstream had been read before it; gone when that is reached again
-`headwater.redone`      rows before this seq may be rows that a rollback took away, made again
+`headwater.redone`      rows before this seq may be rows that a rollback took away, made again; without end where the
+                        log that had them is gone: who announces them again does so when he likes
 `headwater.aside`       by step and model, how many rows were added without moving a position: by a retry
 `headwater.raw`         what its rows name in the raw store: {"rows": 9, "objects": 7, "bytes": 512} (bronze only)
 `headwater.epoch`       of the run that committed last: a run with a smaller one has lost its lease
@@ -37,6 +38,7 @@ RAW: Final = "headwater.raw"
 EPOCH: Final = "headwater.epoch"
 SNAPSHOT: Final = "headwater.snapshot"
 STAMP: Final = "headwater.progress"  # in a snapshot's summary: the properties above, as one JSON document
+_WITHOUT_END: Final = (1 << 63) - 1
 _LOG: Final = "log"  # the upstream that has an offset for each partition
 _NONE: Final = "none"  # what `headwater.snapshot` says of a table without one
 
@@ -133,6 +135,11 @@ class Progress:
         """Whether rows from this seq on may be some that a reader has had before: a rollback took them away."""
         return bool(self.redo) or seq < self.redone
 
+    @property
+    def repeats_without_end(self) -> bool:
+        """Whether such rows may come again at any time, with whatever time their event tells now."""
+        return bool(self.redo) or self.redone == _WITHOUT_END
+
     def advanced(
         self,
         consumed: Positions,
@@ -144,14 +151,15 @@ class Progress:
         logs: Mapping[str, str] | None = None,
     ) -> Self:
         next_seq, now = self.next_seq + rows, {**self.consumed, **consumed}
-        redo = _ahead(_without_logs(self.redo, _replaced(self.logs, logs or {})), now)
+        there = _without_logs(self.redo, _replaced(self.logs, logs or {}))
+        redo, is_gone = _ahead(there, now), there != self.redo
         return replace(
             self,
             next_seq=next_seq,
             consumed=now,
             duplicates=self.duplicates + duplicates,
             redo=redo,
-            redone=next_seq if self.redo and not redo else self.redone,
+            redone=max(self.redone, _WITHOUT_END if is_gone else next_seq if self.redo and not redo else 0),
             aside=_sum(self.aside, aside or {}),
             raw=_sum(self.raw, raw or {}),
             logs={**self.logs, **(logs or {})},
@@ -162,9 +170,11 @@ class Progress:
 
         Of the log that is read now nothing had been read then, where that was another one.
         """
-        consumed = _without_logs(then.consumed, _replaced(then.logs, self.logs))
+        replaced = _replaced(then.logs, self.logs)
+        consumed = _without_logs(then.consumed, replaced)
         return replace(
             self,
+            redone=_WITHOUT_END if replaced else self.redone,
             next_seq=max(self.next_seq, then.next_seq),
             consumed=consumed,
             duplicates=then.duplicates,

@@ -166,7 +166,7 @@ def replay_next(
             position[EVENTS.name] = max(end, progress.seq_of(EVENTS.name))
         if target is not table or batch.repeats or progress.aside.get(tag):
             # By their own time once all that was rolled back is there again: each batch would read all of the table.
-            rows = _missing(writer, target, rows, of_any_time=bool(read_progress(writer.tables, EVENTS).redo))
+            rows = _missing(writer, target, rows, of_any_time=read_progress(writer.tables, EVENTS).repeats_without_end)
         since = progress if target is table else None
         return writer.publish(target, batch_rows.select(rows, target.columns), position, since=since, stage="derive")
 
