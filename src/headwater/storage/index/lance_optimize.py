@@ -50,12 +50,16 @@ def organise(table: "Table") -> None:
 
 def _train(table: "Table", rows: int, trained: str | None) -> None:
     """The name says for how many partitions it was trained; a table that has outgrown them is trained again."""
-    from lancedb.index import IvfPq
+    from lancedb.index import IvfPq, IvfRq
 
     partitions = max(1, rows // PARTITION_ROWS)
     if trained is not None and partitions < OUTGROWN * int(trained.rpartition("_")[2]):
         return
-    config = IvfPq(distance_type="cosine", num_partitions=partitions, max_iterations=TRAINING_ROUNDS)
+    # A bit for each number is trained in a thirtieth of the time that codes take, found faster, and recalled better.
+    by_bits = table.schema.field("vector").type.list_size % 8 == 0
+    config = (IvfRq if by_bits else IvfPq)(
+        distance_type="cosine", num_partitions=partitions, max_iterations=TRAINING_ROUNDS
+    )
     table.create_index("vector", config=config, name=f"vector_{partitions}")
     if trained is not None and trained != f"vector_{partitions}":
         table.drop_index(trained)

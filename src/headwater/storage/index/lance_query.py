@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancedb.table import Table
 
 # All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the recall: on
-# 200,000 lexical vectors 0.987 of the ten nearest, against 0.980 for 300 (see benchmarks/search.py).
+# 100,000 static vectors 0.998 of the ten nearest, against 0.980 for 100 (see docs/benchmarks.md).
 PROBES: Final = 16
 REFINED: Final = 400
 
