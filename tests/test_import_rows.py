@@ -14,6 +14,7 @@ from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.cli.main import main
+from headwater.domain.line import read_line
 from headwater.errors import InvalidRequest, NotFound
 
 HEADER = "ticket,account,created,body,conv,channel,minutes\n"
@@ -227,3 +228,20 @@ def test_a_side_car_is_the_meta_of_its_file_and_no_object(lake: lakes.Lake, writ
     write("in/rows.csv", "file,at,agent\na.pdf,2026-03-01,ann\n")
     lake.put_rows(tmp_path / "in" / "rows.csv", customer="globex")
     assert events(lake)[2]["meta"] == {"channel": "mail", "pages": 3, "agent": "ann"}
+
+
+def test_an_import_that_was_ended_in_its_middle_and_done_again_has_every_row_once(
+    lake: lakes.Lake, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.flow.imports.import_rows.BATCH_ROWS", 10)
+    path = write("a.csv", "customer,text,n\n" + "".join(f"acme,message {n % 7},{n}\n" for n in range(45)))
+
+    def end(rows: int, place: float | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.put_rows(path, progress=end)
+    assert len(events(lake)) == 10
+    assert lake.put_rows(path).stored == 45
+    found = {read_line(json.dumps(event).encode()).content_hash for event in events(lake)}
+    assert len(events(lake)) == 55 and len(found) == 45, "bronze counts the ten as duplicates"
