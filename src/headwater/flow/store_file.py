@@ -29,7 +29,11 @@ _ENDINGS: Final = " ".join(sorted(CONTENT_TYPES))
 
 
 class UnsupportedKind(InvalidRequest):
-    """A file whose ending says that nobody here can read it."""
+    """A file whose ending says that nobody here can read it; to a program it is an InvalidRequest like others."""
+
+    @property
+    def kind(self) -> str:
+        return InvalidRequest.__name__
 
 
 class Stored(NamedTuple):
