@@ -78,7 +78,8 @@ def test_an_entry_that_is_twice_in_one_batch_is_there_once_and_can_be_brought_ag
 
 
 def test_the_nearest_comes_first_with_all_it_carries(index: VectorIndex) -> None:
-    place = {"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4], "speaker": "agent"}
+    place = {"start_ms": 5, "end_ms": 9, "page": None, "frame_ms": None, "box": [1, 2, 3, 4]}
+    place |= {"speaker": "agent", "section": None}
     index.upsert(embeddings(20, locator=place))
     best = index.search(PRINT, vectors(20)[7], 3)[0]
     assert best.chunk_id == "c7"

@@ -22,6 +22,9 @@ NONSENSE: Final = 64
 UNTRUSTED_REACH: Final = 1.2
 # A question whose words mean something may find what lies a quarter as far out as nonsense comes by chance.
 TRUSTED_REACH: Final = 0.25
+# Fewer entries have no middle: one in two of them may be the answer.
+DRAWN_MIN: Final = 20
+FEW_FLOOR: Final = 0.2
 _VOWELS: Final = "aeiou"
 _CONSONANTS: Final = "bdfghklmnprstvwz"
 
@@ -32,8 +35,14 @@ def likeness_of(model: Model, probe: Vector, sample: Sample, *, is_trusted: bool
     reach = _reach_of_nonsense(cast(Hashable, model), sample)
     # More entries than were drawn reach further by chance.
     reach *= math.sqrt(math.log(sample.entries + 2) / math.log(sample.drawn + 2))
-    middle = float(np.median(sample.vectors @ _unit(probe))) if sample.drawn else 0.0
+    if sample.drawn < DRAWN_MIN:
+        return _beyond(max(FEW_FLOOR, reach))
+    middle = float(np.median(sample.vectors @ _unit(probe)))
     floor = middle + reach * (TRUSTED_REACH if is_trusted else UNTRUSTED_REACH)
+    return _beyond(floor)
+
+
+def _beyond(floor: float) -> Callable[[float], float]:
     return lambda cosine: float(min(1.0, max(0.0, (cosine - floor) / max(0.05, 1 - floor))))
 
 
