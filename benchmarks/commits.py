@@ -22,7 +22,7 @@ import psutil
 from headwater import lake as lakes
 from headwater.components import Components
 from headwater.domain.tables import EVENTS
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, load
 from headwater.storage.io.local_path import local_path

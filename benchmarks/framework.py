@@ -75,7 +75,7 @@ def land(media: Path, lake: Path) -> None:
     from headwater.clock import parse_time
     from headwater.components import Components
     from headwater.domain.event import Event
-    from headwater.flow.land import text_event
+    from headwater.flow.land_text import text_event
 
     lake.mkdir(parents=True)
     (lake / "headwater.toml").write_text(SETTINGS)

@@ -24,7 +24,7 @@ import corpus
 from measure import Meter
 
 from headwater.clock import parse_time, to_text, utc_now
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 from headwater.settings import Settings
 from headwater.stack.stack import Stack, settings_text
 from headwater.storage.log.pointer_log import PointerLog

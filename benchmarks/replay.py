@@ -29,7 +29,7 @@ from headwater import lake as lakes
 from headwater.clock import parse_time
 from headwater.components import Components
 from headwater.domain.event import Event
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 HERE: Final = Path(__file__).parent
 ACTIVE, NEWER = "counted:CountedCalls", "counted:NewerCalls"

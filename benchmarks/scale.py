@@ -41,7 +41,7 @@ from headwater.domain.groups import grouped
 from headwater.domain.keys import raw_key
 from headwater.domain.modality import Modality
 from headwater.domain.pointer import Pointer
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 HERE = Path(__file__).parent
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

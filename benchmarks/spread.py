@@ -136,7 +136,7 @@ def bronze_arm(directory: Path, count: int) -> None:
     from headwater.components import Components
     from headwater.domain.tables import EVENTS
     from headwater.flow.drive.open_intake import open_intake
-    from headwater.flow.land import text_event
+    from headwater.flow.land_text import text_event
     from headwater.flow.runner import RunContext
     from headwater.settings import load
     from headwater.upkeep import work

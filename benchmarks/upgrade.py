@@ -30,7 +30,7 @@ import numpy as np
 from headwater import lake as lakes
 from headwater.clock import parse_time
 from headwater.components import Components
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 HERE: Final = Path(__file__).parent
 OLD, NEW = "lexical", "counted:NewerWords"

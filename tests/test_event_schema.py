@@ -19,7 +19,7 @@ import headwater
 from headwater.domain.event_schema import event_schema
 from headwater.domain.line import read_line
 from headwater.errors import InvalidRequest, NotFound
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 Calling = Callable[..., Answer]
 PAGE = (Path(__file__).parent.parent / "docs" / "events.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from headwater import lake as lakes
 from headwater.components import Components
 from headwater.domain.tables import EVENTS, MESSAGES
 from headwater.errors import Conflict
-from headwater.flow.land import land_text
+from headwater.flow.land_text import land_text
 from headwater.lake import Lake
 from headwater.settings import load
 from headwater.storage.tables import writer as table_writer

@@ -21,7 +21,7 @@ from headwater.domain.tables import EVENTS
 from headwater.errors import Unavailable
 from headwater.flow.drive.directory_intake import DirectoryIntake
 from headwater.flow.drive.intake import MANY_EVENTS
-from headwater.flow.land import land_text
+from headwater.flow.land_text import land_text
 from headwater.flow.log.offset_gaps import check_policy, find_compacted
 from headwater.flow.runner import Committed, RunContext
 from headwater.lake import Lake

@@ -17,17 +17,9 @@ from headwater import lake as lakes
 from headwater.domain.event import Event
 from headwater.domain.modality import Modality
 from headwater.errors import Conflict, HeadwaterError, InvalidRequest, NotFound, Unavailable
-from headwater.flow.land import (
-    BATCH_EVENTS,
-    TEXT_BYTES_MAX,
-    Landed,
-    expand,
-    find_orphans,
-    land_file,
-    land_many,
-    land_stream,
-    land_text,
-)
+from headwater.flow.land import expand, find_orphans, land_file, land_many, land_stream
+from headwater.flow.land_text import TEXT_BYTES_MAX, land_text
+from headwater.flow.landed import BATCH_EVENTS, Landed
 from headwater.flow.store_file import UnsupportedKind
 from headwater.storage.log.directory_log import DirectoryLog
 from headwater.storage.raw.directory_store import DirectoryRawStore

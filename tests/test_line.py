@@ -15,7 +15,7 @@ from headwater.domain.event_problems import find_problems
 from headwater.domain.line import PAYLOAD_LETTERS, Line, completed, message_path, unsound_line
 from headwater.domain.line import read_line as read_bytes
 from headwater.errors import InvalidRequest
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 PLACE = {"path": "chat/c/e", "offset": 0, "size": 5, "content_type": "text/plain", "checksum": "a" * 64}
 EVENT: dict[str, Any] = {

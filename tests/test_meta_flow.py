@@ -9,7 +9,7 @@ import pytest
 from lakes import parts_of
 
 from headwater import lake as lakes
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 META = {"channel": "phone", "minutes": 7, "account": {"tier": "gold"}}

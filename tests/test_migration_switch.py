@@ -12,7 +12,7 @@ from headwater.components import Components
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS
 from headwater.errors import Conflict, Unavailable
-from headwater.flow.land import land_text
+from headwater.flow.land_text import land_text
 from headwater.settings import FILE_NAME, load
 from headwater.upkeep.format import FORMAT
 from headwater.upkeep.migration.migrate import migrate as move

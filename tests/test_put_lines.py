@@ -16,7 +16,8 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.event import Event
 from headwater.errors import InvalidRequest, Unavailable
-from headwater.flow.land import BATCH_EVENTS, TEXT_BYTES_MAX, Landed, land_lines
+from headwater.flow.land_text import TEXT_BYTES_MAX, land_lines
+from headwater.flow.landed import BATCH_EVENTS, Landed
 from headwater.storage.log.directory_log import DirectoryLog
 
 

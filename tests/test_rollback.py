@@ -15,7 +15,7 @@ from lakes import parts_of
 from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.tables import EMBEDDINGS, EVENTS, MESSAGES, QUARANTINE, TABLES, TRANSCRIPTS, Table
-from headwater.flow.land import land_text
+from headwater.flow.land_text import land_text
 from headwater.lake import Lake
 from headwater.storage.tables.read_progress import read_progress
 

@@ -126,7 +126,7 @@ def test_rows_are_dealt_out_by_size_with_equal_contents_together(lake: Lake) -> 
 def test_an_import_of_history_does_not_make_a_file_a_day(lake: Lake) -> None:
     """1,500 messages of 1,500 days took 389 s, and left 1,507 files."""
     log = parts_of(lake).log
-    from headwater.flow.land import text_event
+    from headwater.flow.land_text import text_event
 
     log.publish([text_event(f"line {n}", "acme", f"m{n}", AT - timedelta(days=n)) for n in range(1_500)])
     lake.run()

@@ -14,7 +14,7 @@ from lakes import parts_of
 
 from headwater.domain.event import Event
 from headwater.domain.modality import Modality
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 from headwater.lake import Lake
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ import written
 from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.errors import InvalidRequest
-from headwater.flow.land import Landed
+from headwater.flow.landed import Landed
 from headwater.flow.unpack.child import FILES_MAX
 from headwater.lake import Lake
 

@@ -15,7 +15,7 @@ import headwater
 from headwater.clock import parse_time
 from headwater.components import Components
 from headwater.domain.event import Event
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 from headwater.lake import Lake
 from headwater.setting import Value
 from headwater.settings import load

@@ -30,7 +30,8 @@ from headwater.domain.event import Event
 from headwater.domain.tables import EVENTS
 from headwater.errors import InvalidRequest
 from headwater.flow import bronze
-from headwater.flow.land import land_stream, land_text, text_event
+from headwater.flow.land import land_stream
+from headwater.flow.land_text import land_text, text_event
 from headwater.lake import Lake
 from headwater.settings import Settings
 from headwater.stack.stack import Stack

@@ -19,7 +19,7 @@ from waiting import let_pass, wait_until
 from headwater import lake as lakes
 from headwater.components import Components
 from headwater.errors import HeadwaterError
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 from headwater.lake import Lake
 from headwater.settings import FILE_NAME, Settings, load
 from headwater.stack.stack import Stack, settings_text

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from headwater.flow.land import TEXT_BYTES_MAX
+from headwater.flow.land_text import TEXT_BYTES_MAX
 
 _PIECE_BYTES: Final = 1 << 16
 

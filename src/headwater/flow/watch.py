@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from headwater.flow.lake_places import LakePlaces
-from headwater.flow.land import Landed
+from headwater.flow.landed import Landed
 from headwater.flow.sources import Source, expand
 
 Seen = tuple[int, int]  # size and time of modification

@@ -66,7 +66,7 @@ def _spark(settings: Settings) -> Parts:
 def _spark_code(conf: Mapping[str, str]) -> str:
     lines = [f"    .config({name!r}, {value!r})" for name, value in conf.items()]
     session = ["from pyspark.sql import SparkSession", "", "spark = (", "    SparkSession.builder", *lines]
-    return "\n".join([*session, "    .getOrCreate()", ")", f'rows = spark.table("{NAME}.silver.messages")', ""])
+    return "\n".join([*session, "    .getOrCreate()", ")", f'rows = spark.read.table("{NAME}.silver.messages")', ""])
 
 
 def _pyiceberg_conf(settings: Settings) -> dict[str, str]:

@@ -13,7 +13,7 @@ from headwater.cli.session import Moment, Session, with_session
 from headwater.errors import HeadwaterError, InvalidRequest
 
 if TYPE_CHECKING:
-    from headwater.flow.land import Landed
+    from headwater.flow.landed import Landed
     from headwater.lake import Lake
 
 STDIN: Final = "-"
@@ -119,7 +119,7 @@ def _land_text(
     lake: "Lake", text: str, customer: str | None, event_id: str | None, at: datetime | None, known: dict[str, Any]
 ) -> "Landed":
     """One that is no good is a result, as a file is."""
-    from headwater.flow.land import Landed
+    from headwater.flow.landed import Landed
 
     try:
         return lake.put_text(text, customer=customer, id=event_id, at=at, **known)

@@ -22,7 +22,7 @@ from headwater.flow.imports.columns import ColumnMap
 from headwater.flow.imports.row_event import BadRow, Defaults, RowFile, to_event
 from headwater.flow.imports.row_source import Row, RowSource
 from headwater.flow.known_files import KnownFiles
-from headwater.flow.land import WRITERS
+from headwater.flow.landed import WRITERS
 from headwater.flow.sources import Skipped, Source
 from headwater.flow.store_file import Putting, store_file
 from headwater.storage.log.pointer_log import PointerLog

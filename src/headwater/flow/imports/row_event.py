@@ -18,7 +18,7 @@ from headwater.domain.event import EVENT_BYTES_MAX, Event
 from headwater.domain.meta import meta_to_json, require_thread
 from headwater.errors import InvalidRequest
 from headwater.flow.imports.row_source import Row
-from headwater.flow.land import text_event
+from headwater.flow.land_text import text_event
 
 # Seconds, thousandths, millionths and billionths since 1970 are told apart by their size, up to the year 2286.
 _EPOCHS: Final = ((1e10, 1), (1e13, 1e3), (1e16, 1e6), (1e19, 1e9))
