@@ -185,6 +185,7 @@ def test_what_holds_no_rows_is_told_and_what_is_empty_is_nothing(lake: lakes.Lak
     with pytest.raises(NotFound, match="holds no file of rows"):
         lake.put_rows(tmp_path / "folder")
     assert lake.put_rows(write("a.csv", "text,id\n"), customer="acme").rows == 0
+    assert lake.put_rows(write("a.csv", ""), customer="acme").rows == 0
     assert lake.put_rows([], customer="acme").rows == 0
     assert events(lake) == []
 
@@ -193,6 +194,17 @@ def test_a_quote_that_nobody_closes_is_one_bad_row(lake: lakes.Lake, write: Any)
     imported = lake.put_rows(write("a.csv", 'id,text\n1,good\n2,"bad\n3,swallowed\n'), customer="acme")
     assert (imported.stored, imported.rejected) == (1, 1)
     assert imported.to_dict()["reasons"][0]["first"][0]["line"] == 3
+
+
+def test_a_table_that_cannot_be_read_at_all_is_told_by_its_name(lake: lakes.Lake, write: Any) -> None:
+    german = write("german.csv", "text;Priorität\nhallo;hoch\n".encode("cp1252"))
+    with pytest.raises(InvalidRequest, match=r"german\.csv is not utf-8: tell its encoding"):
+        lake.put_rows(german, customer="acme")
+    assert lake.put_rows(german, customer="acme", encoding="cp1252").stored == 1
+    assert events(lake)[0]["meta"] == {"Priorität": "hoch"}
+    for name, content in (("screen.png", b"\x89PNG\r\n\x1a\n"), ("prices.csv", b"article,price\n")):
+        with pytest.raises(InvalidRequest, match=name):
+            lake.put_rows(write(name, content), customer="acme")
 
 
 def test_headers_that_are_twice_there_or_empty_have_names_of_their_own(lake: lakes.Lake, write: Any) -> None:

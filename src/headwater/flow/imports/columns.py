@@ -34,17 +34,19 @@ class ColumnMap:
             raise InvalidRequest(f"There is no field {unknown[0]}. Map one of {', '.join(FIELDS)}.")
         return cls(dict(given or {}))
 
-    def of_columns(self, columns: Sequence[str]) -> dict[str, str]:
+    def of_columns(self, columns: Sequence[str], source: str) -> dict[str, str]:
         """Of each column that is a field, which; all others are meta. InvalidRequest where none is a message."""
         if missing := sorted(set(self.given.values()) - set(columns)):
-            raise InvalidRequest(f"There is no column {missing[0]}. The columns are {_listed(columns)}.")
+            raise InvalidRequest(f"{source} has no column {missing[0]}. Its columns are {_listed(columns)}.")
         mapped = {column: field for field, column in self.given.items()}
         for column in columns:
             field = _field_of(column)
             if field and column not in mapped and field not in mapped.values():
                 mapped[column] = field
         if not {"text", "file"} & set(mapped.values()):
-            raise InvalidRequest(f"No column is the text or the file. Name it: --map text=…, of {_listed(columns)}.")
+            raise InvalidRequest(
+                f"No column of {source} is the text or the file. Name it: --map text=…, of {_listed(columns)}."
+            )
         return mapped
 
     def of_row(self, names: Sequence[str]) -> dict[str, str]:

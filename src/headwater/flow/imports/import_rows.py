@@ -100,7 +100,7 @@ def import_rows(sources: Iterable[RowSource], how: Importing) -> Imported:
     found = Imported(dry_run=how.dry_run)
     with ThreadPoolExecutor(WRITERS, "import") as pool:
         for source in sources:
-            fields = how.columns.of_columns(source.columns) if source.columns is not None else None
+            fields = how.columns.of_columns(source.columns, source.name) if source.columns is not None else None
             for batch in _batches(source.rows):
                 _take(batch, source, fields, how, found, pool)
                 if how.progress is not None:

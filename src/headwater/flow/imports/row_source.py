@@ -106,6 +106,8 @@ def _open_text(
         return RowSource(name, None, _rows_of_dicts(_json_list(name, counted)), folder, place)
     if suffix in _JSON or (suffix not in _CSV and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"):
         return RowSource(name, None, _json_rows(counted, encoding or "utf-8"), folder, place)
+    if not head:
+        return RowSource(name, None, iter(()), folder, place)
     encoding = encoding or _encoding_of(head)
     try:
         first = head.decode(encoding, "replace")
@@ -118,6 +120,8 @@ def _open_text(
         header = next(reader, [])
     except csv.Error as error:
         raise InvalidRequest(f"{name} does not begin with a header: {error}. Give its columns names.") from error
+    if not _is_text(header):
+        raise InvalidRequest(f"The header of {name} is {_not_of(encoding)}")
     columns = _unique(header)
     return RowSource(name, columns, _csv_rows(reader, columns, encoding), folder, place)
 
@@ -198,7 +202,7 @@ def _unique(header: Sequence[str]) -> list[str]:
 
 def _csv_rows(reader: Any, columns: Sequence[str], encoding: str) -> Iterator[Row]:
     width, began = len(columns), reader.line_num
-    unread = f"not {encoding.removesuffix('-sig')}: tell its encoding, as --encoding latin-1"
+    unread = _not_of(encoding)
     while True:
         line = began + 1
         try:
@@ -219,6 +223,10 @@ def _csv_rows(reader: Any, columns: Sequence[str], encoding: str) -> Iterator[Ro
             yield Row(line, {name: cell.encode("utf-8", "replace").decode() for name, cell in values.items()}, unread)
         else:
             yield Row(line, values)
+
+
+def _not_of(encoding: str) -> str:
+    return f"not {encoding.removesuffix('-sig')}: tell its encoding, as --encoding latin-1"
 
 
 def _is_text(cells: Sequence[str]) -> bool:
@@ -243,7 +251,7 @@ def _json_row(number: int, line: bytes, encoding: str) -> Row:
         if b"\\u" in line:
             json.dumps(values, ensure_ascii=False).encode()  # half a character can be spelled in JSON, and kept nowhere
     except UnicodeDecodeError:
-        return Row(number, {}, f"not {encoding}: tell its encoding, as --encoding latin-1")
+        return Row(number, {}, _not_of(encoding))
     except UnicodeEncodeError:
         return Row(number, {}, "half a character, which no text has")
     except (ValueError, RecursionError):
