@@ -68,6 +68,7 @@ def test_customers_are_told_with_what_they_have(lake: Lake) -> None:
     assert (acme["customer"], acme["objects"], acme["modalities"]) == ("acme", 3, {"audio": 2, "chat": 1})
     assert acme["bytes"] == (1 << 63) - 1 and acme["first_at"] <= acme["last_at"]
     assert (globex["customer"], globex["objects"]) == ("globex", 1)
+    assert set(acme) == {"customer", "objects", "bytes", "first_at", "last_at", "modalities"}
 
 
 def test_the_commands_show_what_a_person_wrote(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

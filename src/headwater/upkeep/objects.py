@@ -107,7 +107,11 @@ def _name(row: dict[str, Any]) -> str:
 def list_customers(catalog: Tables) -> list[dict[str, Any]]:
     """`[{"customer", "objects", "bytes", "first_at", "last_at", "modalities": {kind: n}}]`, by name."""
     rows = run_sql(catalog, _CUSTOMERS)["rows"]
-    return [{**row, "modalities": dict(zip(row["modalities"], row.pop("counts"), strict=True))} for row in rows]
+    counts = [row.pop("counts") for row in rows]
+    return [
+        {**row, "modalities": dict(zip(row["modalities"], counted, strict=True))}
+        for row, counted in zip(rows, counts, strict=True)
+    ]
 
 
 _CUSTOMERS: Final = f"""

@@ -1,10 +1,12 @@
 """`headwater customers`"""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from headwater.cli.session import Session, with_session
+
+_DAY: Final = len("2026-03-02")  # the rest of a time leaves no room for the others in a narrow terminal
 
 
 @click.command(
@@ -28,11 +30,11 @@ def draw(document: dict[str, Any]) -> None:
             one["customer"],
             f"{one['objects']:,}",
             size(one["bytes"]),
-            one["first_at"],
-            one["last_at"],
+            one["first_at"][:_DAY],
+            one["last_at"][:_DAY],
             ", ".join(f"{count:,} {kind}" for kind, count in one["modalities"].items()),
         )
         for one in document["customers"]
     ]
     columns = ("customer", "objects", "bytes", "first", "last", "of which")
-    table(columns, rows, numbers=("objects", "bytes"), whole=("first", "last"))
+    table(columns, rows, numbers=("objects", "bytes"), whole=columns[1:-1])
