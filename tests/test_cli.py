@@ -15,6 +15,7 @@ from calling import answer
 from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, label_of, small_lake
 from waiting import wait_until
 
+from headwater.cli.commands import run
 from headwater.cli.main import COMMANDS, main
 from headwater.demo import tour
 from headwater.errors import Conflict
@@ -296,6 +297,19 @@ def test_ctrl_c_is_130_and_no_traceback(empty: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "Interrupted.\n")
+
+
+def test_a_run_that_was_stopped_half_way_does_not_say_that_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    ran: dict[str, Any] = {"started": True, "done": {"bronze": 50_003}, "models": {}}
+    run.draw(ran, interrupted=True)
+    stopped = capsys.readouterr().out
+    assert "bronze 50,003" in stopped and "headwater run --once" in stopped and "Done" not in stopped
+    run.draw(ran, interrupted=False)
+    assert capsys.readouterr().out == "Done: bronze 50,003.\n"
+
+
+def test_the_map_fits_a_terminal_of_80_columns(call: Any, lake: Path) -> None:
+    assert max(map(len, call("flow", "--lake", lake).out.splitlines())) <= 80
 
 
 def test_the_first_signal_asks_and_the_second_ends() -> None:

@@ -1,10 +1,13 @@
 """`headwater flow`"""
 
-from typing import Any
+from textwrap import wrap
+from typing import Any, Final
 
 import click
 
 from headwater.cli.session import Session, with_session
+
+_NAMES_WIDTH: Final = 66  # and what stands before them, in a terminal of 80
 
 
 @click.command(
@@ -26,7 +29,13 @@ def _draw(document: dict[str, Any]) -> None:
         waits = stage["pending"]
         mark = "" if waits is None else f"  {waits:,} pending" if waits else "  up to date"
         say(text(f"  ● {stage['name']:<7}", "bold"), stage["purpose"], text(mark, "yellow" if waits else "green"))
-        if stage["reads"]:
-            say(text("  │   reads   ", "dim"), ", ".join(stage["reads"]))
-        say(text("  │   writes  ", "dim"), ", ".join(stage["writes"]))
+        _draw_names("reads", stage["reads"])
+        _draw_names("writes", stage["writes"])
     say(text("  ▼", "dim"), " search, trace, sql")
+
+
+def _draw_names(what: str, names: list[str]) -> None:
+    from headwater.cli.output import say, text
+
+    for number, line in enumerate(wrap(", ".join(names), _NAMES_WIDTH)):
+        say(text(f"  │   {'' if number else what:<8}", "dim"), line)

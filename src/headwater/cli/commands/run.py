@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,8 +36,9 @@ def command(session: Session, once: bool, master: str | None, metrics_port: int 
         else:
             with Bars(totals(pending) if once else {}) as bars:
                 ran = lake.run(once=once, report=bars.advance, stop=stop)
-        session.show(asdict(ran), _draw)
-        if once and stop.is_set():
+        interrupted = once and stop.is_set()
+        session.show(asdict(ran), partial(draw, interrupted=interrupted))
+        if interrupted:
             click.get_current_context().exit(130)
 
 
@@ -56,14 +58,17 @@ def totals(pending: "Pending") -> dict[str, int | None]:
     return {name: count for name, count in known.items() if count} | {"embed": None, "index": None}
 
 
-def _draw(ran: dict[str, Any]) -> None:
+def draw(ran: dict[str, Any], *, interrupted: bool) -> None:
     from headwater.cli.output import plural, say
 
     if not ran["started"]:
         say("Nothing pending.")
         return
     counts = ", ".join(f"{stage} {count:,}" for stage, count in ran["done"].items() if count and stage != "quarantine")
-    say(f"Done: {counts or 'nothing new'}.")
+    if interrupted:
+        say(f"Stopped before it was done: {counts or 'nothing new'}. Go on: headwater run --once")
+    else:
+        say(f"Done: {counts or 'nothing new'}.")
     if aside := ran["done"].get("quarantine"):
         rows = plural(aside, "row")
         say(f"Set aside by this run: {rows}. All that waits, why, and the way out: headwater quarantine")
