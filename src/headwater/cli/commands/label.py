@@ -12,6 +12,10 @@ from headwater.errors import InvalidRequest
 @click.command(
     short_help="Say more of an object, or take it back.",
     help="Label what any ID means. KEY=VALUE is found by search --where and shown by trace; another value replaces it.",
+    epilog="""Example:
+
+\b
+  headwater label audio/acme/2026-01-31/call.wav mood=angry --by ann""",
 )
 @click.argument("object_id", metavar="ID")
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]…")

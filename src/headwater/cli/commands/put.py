@@ -26,6 +26,13 @@ _SHOWN_MAX: Final = 50  # a person reads failures, not ten thousand successes
 @click.command(
     short_help="Store files or text.",
     help="Store files, directories or globs ('-' for lines of text on stdin), or --text, and announce them.",
+    epilog="""Examples:
+
+\b
+  headwater put recordings/ 'screens/*.png' --customer acme
+  headwater put call.wav --customer acme --at 2026-01-31 --meta channel=phone
+  headwater put --text "My router is broken" --customer globex
+  headwater put --from tickets.csv --map id=ticket,text=body --dry-run""",
 )
 @click.argument("sources", nargs=-1, metavar="[FILE|DIR|GLOB]…")
 @click.option("--text", "texts", multiple=True, help="A chat message instead of files.")

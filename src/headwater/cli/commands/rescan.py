@@ -27,9 +27,10 @@ def _draw_plan(plan: dict[str, Any]) -> None:
 
     for path in plan["orphans"]:
         say(path)
-    say(
-        f"{plural(len(plan['orphans']), 'object')} to announce. Do it: headwater rescan" if plan["orphans"] else "None."
-    )
+    if plan["orphans"]:
+        say(f"{plural(len(plan['orphans']), 'object')} to announce. Do it: headwater rescan")
+    else:
+        say("The tables know every raw object. Nothing to announce.")
     _draw_foreign(plan)
 
 

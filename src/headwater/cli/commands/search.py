@@ -11,6 +11,11 @@ from headwater.cli.session import Moment, Session, with_session
 @click.command(
     short_help="Find what was said, shown or written.",
     help="Find what was said, shown or written, by words and by meaning.",
+    epilog="""Examples:
+
+\b
+  headwater search refund --customer acme --since 2026-01-31
+  headwater search "broken router" --modality audio --where channel=phone""",
 )
 @click.argument("query")
 @click.option("--customer", metavar="NAME", help="Only theirs.")
