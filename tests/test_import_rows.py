@@ -257,3 +257,20 @@ def test_an_import_that_was_ended_in_its_middle_and_done_again_has_every_row_onc
     assert lake.put_rows(path).stored == 45
     found = {read_line(json.dumps(event).encode()).content_hash for event in events(lake)}
     assert len(events(lake)) == 55 and len(found) == 45, "bronze counts the ten as duplicates"
+
+
+def test_a_row_takes_no_part_of_a_lake_for_its_file(lake: lakes.Lake, write: Any, tmp_path: Path) -> None:
+    raw = tmp_path / "lake" / "raw" / "documents" / "globex" / "2026-01-01"
+    raw.mkdir(parents=True)
+    (raw / "secret.txt").write_text("of another customer")
+    rows = write("rows.csv", "id,customer,file\n1,acme,lake/raw/documents/globex/2026-01-01/secret.txt\n2,acme,n.txt\n")
+    write("n.txt", "a note")
+    imported = lake.put_rows(rows)
+    assert (imported.stored, imported.rejected) == (1, 1)
+    assert "is a part of the lake" in next(iter(imported.reasons))
+    assert [event["event_id"] for event in events(lake)] == ["2"]
+
+
+def test_a_dict_with_a_name_that_is_no_text_costs_only_itself(lake: lakes.Lake) -> None:
+    imported = lake.put_rows([{"text": "a", 1: "x", None: 3}, {"text": "b"}], customer="acme")
+    assert (imported.stored, imported.rejected) == (1, 1) and list(imported.reasons) == ["a name in it is no text"]

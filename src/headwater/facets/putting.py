@@ -161,12 +161,14 @@ class Putting:
         from headwater.flow.imports.import_rows import Importing, import_rows
         from headwater.flow.imports.row_source import open_sources, rows_of
         from headwater.flow.known_files import KnownFiles
+        from headwater.flow.lake_places import LakePlaces
 
         parts, columns = self._parts, ColumnMap.of(map)
         whose = customer or self._parts.settings.text("put.customer") or None
         how: dict[str, Any] = {"customer": whose, "at": to_moment(at), "dry_run": dry_run, "clock": parts.clock}
         how |= {"meta": require_meta(meta), "thread": require_thread(thread)}
         how |= {"on_reject": on_reject, "progress": progress, "known": KnownFiles(parts.ledger)}
+        how |= {"places": LakePlaces(parts.settings)}
         paths = [rows] if isinstance(rows, str | Path) else rows
         if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
             sources = open_sources(paths, encoding=encoding, delimiter=delimiter)

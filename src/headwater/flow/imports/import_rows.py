@@ -22,6 +22,7 @@ from headwater.flow.imports.columns import ColumnMap
 from headwater.flow.imports.row_event import BadRow, Defaults, RowFile, to_event
 from headwater.flow.imports.row_source import Row, RowSource
 from headwater.flow.known_files import KnownFiles
+from headwater.flow.lake_places import LakePlaces
 from headwater.flow.landed import WRITERS
 from headwater.flow.sources import Skipped, Source
 from headwater.flow.store_file import Putting, store_file
@@ -89,6 +90,7 @@ class Importing:
     thread: str | None = None
     dry_run: bool = False
     known: KnownFiles | None = None
+    places: LakePlaces | None = None
     on_reject: Callable[[Reject, Row], None] | None = None
     progress: Callable[[int, float | None], None] | None = None
     clock: Clock = utc_now
@@ -100,6 +102,8 @@ def import_rows(sources: Iterable[RowSource], how: Importing) -> Imported:
     found = Imported(dry_run=how.dry_run)
     with ThreadPoolExecutor(WRITERS, "import") as pool:
         for source in sources:
+            if how.places is not None:
+                how.places.look_above(str(source.folder or Path()))
             fields = how.columns.of_columns(source.columns, source.name) if source.columns is not None else None
             for batch in _batches(source.rows):
                 _take(batch, source, fields, how, found, pool)
@@ -165,8 +169,11 @@ def _land_file(how: Importing, source: RowSource, made: RowFile, line: int) -> E
     path = PurePosixPath(made.path.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or not path.parts:
         return Reject(source.name, line, "its file leads out of the folder that the rows are in")
+    file = Source(str(source.folder or Path()), path.parts)
+    if how.places is not None and (lake := how.places.lake_of(file.path)):
+        return Reject(source.name, line, f"its file is a part of the lake in {lake}, and no file of a customer's")
     try:
-        return _stored_event(how, Source(str(source.folder or Path()), path.parts), made)
+        return _stored_event(how, file, made)
     except Skipped:
         return Reject(source.name, line, "its file is a link")
     except HeadwaterError as error:

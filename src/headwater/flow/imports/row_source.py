@@ -303,7 +303,9 @@ def _rows_of_batches(batches: Iterable[Any]) -> Iterator[Row]:
 
 def _rows_of_dicts(given: Iterable[Any]) -> Iterator[Row]:
     for number, values in enumerate(given, 1):
-        if isinstance(values, Mapping):
-            yield Row(number, values)
-        else:
+        if not isinstance(values, Mapping):
             yield Row(number, {}, f"no dict, but {type(values).__name__}")
+        elif any(not isinstance(name, str) for name in values):
+            yield Row(number, {}, "a name in it is no text")
+        else:
+            yield Row(number, values)
