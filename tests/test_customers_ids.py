@@ -1,5 +1,6 @@
 """An id belongs to its customer: two customers may have the same, and whoever asks by id says whose, or is asked."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.domain.keys import event_key
 from headwater.errors import InvalidRequest
+from headwater.storage.ledger.dismissals import QuarantineKey, dismiss, undo_dismissals
 
 WAV = b"RIFF, and nothing of a recording"
 
@@ -62,6 +64,32 @@ def test_a_retry_tries_each_customer_s_object_once(shared: Path) -> None:
         retried = lake.quarantine.retry()
         assert (retried.tried, retried.still_quarantined) == (before, before)
         assert len(lake.quarantine()["rows"]) == before
+
+
+def test_what_is_let_go_of_one_customer_s_waits_on_for_the_other(shared: Path) -> None:
+    with lakes.open(shared) as lake:
+        (mine,) = {row["object_id"] for row in lake.quarantine()["rows"] if row["customer"] == "acme"}
+        lake.quarantine.dismiss(mine, because="a test", by="Ada")
+        try:
+            held = lake.quarantine()
+            assert {row["customer"] for row in held["rows"]} == {"globex"}
+            assert {row["customer"] for row in held["dismissed"]} == {"acme"}
+            status = lake.status()
+            assert (status["quarantined"], status["dismissed"]) == (len(held["rows"]), len(held["dismissed"]))
+            assert lake.quarantine.retry().tried == len(held["rows"])
+        finally:
+            lake.quarantine.dismiss(mine, undo=True)
+        assert {row["customer"] for row in lake.quarantine()["rows"]} == {"acme", "globex"}
+
+
+def test_what_was_let_go_when_ids_were_of_a_whole_lake_stays_so(shared: Path) -> None:
+    with lakes.open(shared) as lake:
+        ledger, rows = parts_of(lake).ledger, lake.quarantine()["rows"]
+        keys = [QuarantineKey.of(row) for row in rows]
+        dismiss(ledger, [key.of_anybody for key in keys], now=datetime.now(UTC), by="Ada", because="a test")
+        assert not lake.quarantine()["rows"] and lake.status()["dismissed"] == len(rows)
+        undo_dismissals(ledger, keys)
+        assert len(lake.quarantine()["rows"]) == len(rows)
 
 
 def test_an_id_that_an_old_lake_has_seen_stays_seen_and_stays_its_customer_s(tmp_path: Path) -> None:

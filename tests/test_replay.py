@@ -194,23 +194,26 @@ def test_quarantined_objects_are_retried_by_another_model(calls: Path, engine: N
         MODELS.format(calls=calls).replace('transcribe = "speech"', 'transcribe = "deaf"'), encoding="utf-8"
     )
     with lakes.init(directory) as lake:
+        call = rounds.make_media(tmp_path, 2) / "call-2-0.wav"
+        for customer in ("acme", "globex"):  # an id is its customer's: both calls are tried
+            lake.put(call, customer=customer, id="c-1")
         fill(lake, tmp_path, 1)
-        assert Counter(row["reason"] for row in lake.quarantine()["rows"])["BAD_OUTPUT"] == 4
+        assert Counter(row["reason"] for row in lake.quarantine()["rows"])["BAD_OUTPUT"] == 6
         assert lake.retry("BAD_OUTPUT").recovered == 0
         assert {row["attempts"] for row in lake.quarantine("BAD_OUTPUT")["rows"]} == {2}
         with pytest.raises(InvalidRequest, match="Unknown model"):
             lake.retry(model="nobody")
 
-        assert lake.retry("BAD_OUTPUT", model=LOUDER).recovered == 4
-        assert len(lake.quarantine("BAD_OUTPUT")["rows"]) == 4, "who reads the first model's rows still misses them"
-        assert models_of(lake, "all_models.transcripts") == {"louder-speech 2": 4}
+        assert lake.retry("BAD_OUTPUT", model=LOUDER).recovered == 6
+        assert len(lake.quarantine("BAD_OUTPUT")["rows"]) == 6, "who reads the first model's rows still misses them"
+        assert models_of(lake, "all_models.transcripts") == {"louder-speech 2": 6}
         assert lake.models.book().find("transcribe", LOUDER).state is State.PARTIAL
         # Made whole and shown: what the retry made is not made again.
         made = len(calls.read_text().split())
         assert lake.models.replay("transcribe", LOUDER).finished
         assert len(calls.read_text().split()) == made
         lake.models.activate("transcribe", LOUDER)
-        assert models_of(lake, "transcripts") == {"louder-speech 2": 4}
+        assert models_of(lake, "transcripts") == {"louder-speech 2": 6}
 
 
 def test_a_model_that_failed_on_every_object_is_a_failure_and_is_not_shown_before_its_objects_are_let_go(

@@ -154,6 +154,7 @@ _COUNTS_APART: Final = """
     SELECT q.reason, count(*) AS rows, count(d.event_id) AS dismissed
     FROM all_models.quarantine q LEFT JOIN let_go d ON q.event_id = d.event_id AND q.step = d.step
         AND q.reason = d.reason AND coalesce(q.fingerprint, '') = d.fingerprint
+        AND (d.customer IS NULL OR coalesce(q.customer, '') = d.customer)
     GROUP BY q.reason"""
 
 

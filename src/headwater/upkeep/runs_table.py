@@ -34,7 +34,10 @@ SCHEMA: Final = pa.schema(
     ]
 )
 DISMISSALS: Final = pa.schema(
-    [(name, pa.string()) for name in ("event_id", "step", "fingerprint", "reason", "dismissed_by", "because")]
+    [
+        (name, pa.string())
+        for name in ("event_id", "customer", "step", "fingerprint", "reason", "dismissed_by", "because")
+    ]
 )
 LABELS: Final = pa.schema([(name, pa.string()) for name in ("object_id", "key", "value", "labelled_by")])
 _ALL: Final = 1_000_000_000

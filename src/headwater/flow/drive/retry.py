@@ -159,8 +159,10 @@ class Retrying:
             # Several models may have failed on an object, and this one is to try it once.
             tag = F.lit(f"{self.model.step}/{self.model.fingerprint}")
             most = {"held": F.min("held"), "attempts": F.max("attempts")}
-            once = pending.groupBy("event_id").agg(*(value.alias(name) for name, value in most.items()))
-            pending = pending.drop("attempts", "only").join(once, ["event_id", "held"]).withColumn("only", tag)
+            # By its object too: an event's id is its customer's, and another one may have the same.
+            once = pending.groupBy("event_id", "object_id").agg(*(value.alias(name) for name, value in most.items()))
+            pending = pending.drop("attempts", "only").join(once, ["event_id", "object_id", "held"])
+            pending = pending.withColumn("only", tag)
         if is_empty(pending):
             return 0
         work = self._work()
@@ -229,10 +231,11 @@ def _earlier(one: str, other: str) -> str:
 def _without(held: DataFrame, keys: Sequence[QuarantineKey]) -> DataFrame:
     if not keys:
         return held
-    names = QuarantineKey._fields
-    given = held.sparkSession.createDataFrame(pa.Table.from_pylist([key._asdict() for key in keys]))
-    same = held.withColumn("fingerprint", F.coalesce("fingerprint", F.lit("")))
-    return same.join(given, list(names), "left_anti")
+    schema = pa.schema([(name, pa.string()) for name in QuarantineKey._fields])
+    given = held.sparkSession.createDataFrame(pa.Table.from_pylist([key._asdict() for key in keys], schema))
+    same = [F.coalesce(held[name], F.lit("")) == given[name] for name in QuarantineKey._fields if name != "customer"]
+    whose = given["customer"].isNull() | (F.coalesce(held["customer"], F.lit("")) == given["customer"])
+    return held.join(given, [*same, whose], "left_anti")
 
 
 def _near(held: DataFrame, *, numbered: bool) -> Column:
