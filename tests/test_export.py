@@ -62,6 +62,10 @@ def test_a_second_export_changes_nothing_and_another_selection_replaces_the_firs
         assert (files_of(place), (place / "manifest.json").stat().st_mtime_ns) == before
         assert lake.export(place, modality="chat").changed
         assert not (place / "raw").exists() and list(tmp_path.iterdir()) == [place]
+        (place / "notes.md").write_text("what we found")
+        with pytest.raises(Conflict, match=r"also holds notes\.md"):
+            lake.export(place, customer="acme")
+        assert (place / "notes.md").read_text() == "what we found"
         mine = tmp_path / "mine"
         mine.mkdir()
         (mine / "thesis.txt").write_text("years of work")

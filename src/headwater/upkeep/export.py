@@ -86,10 +86,23 @@ def _manifest_of(target: Path) -> Any:
     except (OSError, ValueError):
         manifest = None
     if isinstance(manifest, dict) and "headwater_export" in manifest:
+        _require_nothing_else(target, manifest)
         return manifest
     if target.is_dir() and not any(target.iterdir()):
         return None
     raise Conflict(f"{target} is there and is no export. Name a directory that is not there, or empty it.")
+
+
+def _require_nothing_else(target: Path, manifest: dict[str, Any]) -> None:
+    """What somebody laid beside it would go with the former export."""
+    known = {MANIFEST, *(str(file["path"]) for file in manifest.get("files", ()))}
+    found = (
+        Path(folder, name).relative_to(target).as_posix() for folder, _, names in os.walk(target) for name in names
+    )
+    if strange := next((path for path in found if path not in known), None):
+        raise Conflict(
+            f"{target} also holds {strange}, which no export wrote. Move it away, or name another directory."
+        )
 
 
 @contextmanager
