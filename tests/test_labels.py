@@ -22,6 +22,19 @@ def objects(answer: Any) -> set[str]:
     return {hit.entry.object_id for hit in answer.hits}
 
 
+@pytest.mark.parametrize(("key", "value"), [("k", "\ud800"), ("\ud800", "v")])
+def test_half_a_letter_is_refused_where_it_is_said_and_where_it_is_asked_for(
+    lake: lakes.Lake, key: str, value: str
+) -> None:
+    for asking in (
+        lambda: lake.label(CHAT, {key: value}, by="ann"),
+        lambda: lake.search("hello", where={key: value}),
+        lambda: lake.ls(where={key: value}),
+    ):
+        with pytest.raises(InvalidRequest, match="not valid Unicode"):
+            asking()
+
+
 def test_an_object_is_labelled_by_any_of_its_ids_found_shown_and_asked_for(lake: lakes.Lake) -> None:
     assert lake.label("m1", {"mood": "angry", "vip": "true"}, by="ann")["object"] == CHAT
     lake.label(CALL, "mood=calm", by="bob")

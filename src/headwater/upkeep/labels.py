@@ -33,6 +33,7 @@ def label_object(
     by: str,
 ) -> dict[str, Any]:
     """`{"object", "labels": [{"key", "value", "labelled_at", "labelled_by"}]}`, as they are now."""
+    _require_unicode(by)
     for key, value in labels.items():
         _check(key, value)
     object_id = find_object(catalog, name, customer)
@@ -69,12 +70,22 @@ def _as_word(value: object) -> str:
 
 
 def _wanted(ledger: Ledger, key: str, value: str) -> WantedFact:
+    _require_unicode(key + value)
     known = labels_by_key(ledger, key)
     labelled = frozenset(name for name, given in known.items() if given == value)
     return WantedFact(key, value, labelled, frozenset(known) - labelled)
 
 
+def _require_unicode(text: str) -> None:
+    """A shell hands on bytes that are no UTF-8 as halves of letters, which nothing keeps."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{text[:KEY_LETTERS_MAX]!r} is not valid Unicode. Send it as UTF-8.") from error
+
+
 def _check(key: str, value: str) -> None:
+    _require_unicode(key + value)
     if not 0 < len(key) <= KEY_LETTERS_MAX or len(value) > _VALUE_LETTERS_MAX or "\0" in key + value:
         raise InvalidRequest(
             f"{key[:KEY_LETTERS_MAX]!r} is no label: a key has 1 to {KEY_LETTERS_MAX} letters, its value at most "
