@@ -4,6 +4,7 @@ import json
 import stat
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.errors import InvalidRequest
 from headwater.flow.landed import Landed
+from headwater.flow.sources import Source
 from headwater.flow.unpack.child import FILES_MAX
+from headwater.flow.unpack.unpacker import Unpacker
 from headwater.lake import Lake
 
 AT = "2026-03-02T10:00:00Z"
@@ -167,3 +170,12 @@ def test_nothing_is_left_behind_of_what_was_unpacked(
     next(listening)
     listening.close()
     assert list(scratch.iterdir()) == []
+
+
+def test_a_child_that_took_too_long_is_gone_before_the_next_container(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", {"a.txt": TEXT})
+    with ExitStack() as held:
+        unpacker = Unpacker(child_mb=512, object_mb=1, seconds=0.0)
+        child = unpacker._started(held)
+        for source in unpacker._members(child, Source(str(path)), ".zip", tmp_path):
+            assert "takes longer" in str(source.error) and not child.is_alive

@@ -108,6 +108,7 @@ class Unpacker:
             if messages is None:
                 slow = f"It takes longer than limits.object_seconds, {self.seconds:g} s." if data is None else ""
                 child.process.kill()
+                child.process.wait()  # else it would seem alive to the next container, and take it along
                 yield {"names": [], "failed": slow or f"Unpacking it failed: {child.how_it_died()}."}
                 return
             for told in messages:
