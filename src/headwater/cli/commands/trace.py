@@ -68,7 +68,8 @@ def _add_derived(tree: "Tree", trace: dict[str, Any]) -> None:
         vectors = [vector for vector in trace["vectors"] if vector["source_table"] == row["table"]]
         for vector in vectors[:_VECTORS_SHOWN]:
             state = "in the index" if vector["indexed"] else "not yet in the index"
-            branch.add(text(f"vector {vector['id']}  {vector['model']}  {place(vector['locator'])}  {state}"))
+            told = (f"vector {vector['id']}", vector["model"], place(vector["locator"]), state)
+            branch.add(text("  ".join(filter(None, told))))
         if len(vectors) > _VECTORS_SHOWN:
             branch.add(text(f"… and {plural(len(vectors) - _VECTORS_SHOWN, 'vector')} more", "dim"))
 
