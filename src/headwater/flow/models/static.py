@@ -16,16 +16,13 @@ import numpy.typing as npt
 
 from headwater.errors import Unavailable
 from headwater.flow.models.port import ModelCard, Vector, installed_version, packed_weights
+from headwater.flow.models.word_pieces import sureness
 
 DISTRIBUTION: Final = "wordllama"
 TABLE: Final = "wordllama/weights/l2_supercat_256.safetensors"
 TOKENIZER: Final = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 DIMENSION: Final = 256
 BLANK: Final = "▁"
-# Words come in one piece, or in a few long ones; what nobody says comes in many short ones. Of 800 words of support
-# texts one in twenty is in three or more, of 58 that mean nothing all but three. Sure, and likely, beyond so many
-# letters a piece.
-LETTERS_A_PIECE: Final = {2: (3.0, 2.0), 3: (4.0, 3.5)}
 
 
 class Static:
@@ -63,11 +60,7 @@ class Static:
         """How sure it is that a word means something to it: 1, ½, or 0 for one that it has only in shreds."""
         assert self._tokenizer is not None
         found = self._tokenizer.encode(_valid(word), add_special_tokens=False).tokens
-        pieces = len(found) - found.count(BLANK)
-        if pieces <= 1:
-            return 1.0 if len(word) > 2 else 0.5
-        sure, likely = LETTERS_A_PIECE[min(pieces, 3)]
-        return 1.0 if len(word) > sure * pieces else 0.5 if len(word) > likely * pieces else 0.0
+        return sureness(word, len(found) - found.count(BLANK))
 
     def _middle(self, text: str) -> Vector:
         assert self._table is not None
