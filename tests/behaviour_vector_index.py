@@ -262,3 +262,21 @@ def test_facts_of_the_meta_and_a_thread_are_filters_by_vector_and_by_words(index
             assert {entry.chunk_id for entry in index.search(PRINT, probe, 3, only)} == chunk_ids
     entry = index.search(PRINT, asked_terms("refund number"), 1, Filter(where=(WantedFact("n", "5"),)))[0]
     assert (entry.meta, entry.thread) == ({"channel": "phone", "n": 5}, "t1")
+
+
+def test_what_is_shown_of_candidates_is_as_it_was_found_also_where_they_moved_since_and_without_what_is_gone(
+    index: VectorIndex, settings: Settings
+) -> None:
+    index.upsert(embeddings(6))
+    found = index.candidates(PRINT, vectors(6)[3], 6)
+    assert [one.chunk_id for one in found] == [entry.chunk_id for entry in index.search(PRINT, vectors(6)[3], 6)]
+    assert {one.terms for one in found} == {entry.terms for entry in index.entries(found).values()}
+    other = open_index(settings)
+    other.upsert(embeddings(3, text="changed"))  # replaced, so they stand elsewhere
+    other.delete(["c5"])
+    shown = index.entries(found)
+    assert [one.chunk_id for one in shown] == [one.chunk_id for one in found if one.chunk_id != "c5"]
+    assert [entry.chunk_id for entry in shown.values()] == [one.chunk_id for one in shown]
+    assert index.entries([]) == {}
+    other.delete(None)
+    assert index.entries(found) == {}

@@ -8,11 +8,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Self
 
 from headwater.domain.terms import STEM, Piece, forms_of, one_edit_away, pairs_of, pieces_of, stem_of
 from headwater.storage.index.sample import Sample
-from headwater.storage.index.vector_index import Entry
+from headwater.storage.index.vector_index import Candidate
 
 Knows = Callable[[str], float]
 
@@ -108,7 +109,7 @@ class Question:
     def unheard(self) -> tuple[Word, ...]:
         return tuple(word for word in self.words if word.is_certain and not word.held)
 
-    def counted(self, found: Iterable[Entry], is_there: Callable[[Word], bool]) -> Self:
+    def counted(self, found: Iterable[Candidate], is_there: Callable[[Word], bool]) -> Self:
         """With how many entries have each of the words that were too rare to be drawn, of those that were found."""
         held = Counter(term for entry in found for term in set(entry.terms.split()))
 
@@ -129,9 +130,13 @@ class Question:
 
     def fit(self, terms: Collection[str]) -> float:
         """How much of what was asked for is there: 1 is all of it, word for word."""
-        weights = [max(self.weights[word.text] for word in (*part.words, part.whole)) for part in self.parts]
+        weights = self._weights_of_parts
         fits = (part.fit(terms, self.weights) for part in self.parts)
         return sum(fit * weight for fit, weight in zip(fits, weights, strict=True)) / (sum(weights) or 1.0)
+
+    @cached_property
+    def _weights_of_parts(self) -> list[float]:
+        return [max(self.weights[word.text] for word in (*part.words, part.whole)) for part in self.parts]
 
     def placed(self, knows: Knows | None, sample: Sample) -> tuple[str, bool]:
         """What an embedder is to place of it, and whether most of that means something to the lake or to the embedder.

@@ -25,7 +25,7 @@ from headwater.flow.nearness import likeness_of
 from headwater.flow.question import Question, Word, edits_of, may_be_mistyped, meant_by
 from headwater.flow.snippet import snippet_of
 from headwater.storage.index.sample import Sample
-from headwater.storage.index.vector_index import Entry, Filter, Terms, VectorIndex
+from headwater.storage.index.vector_index import Candidate, Filter, Terms, VectorIndex
 
 LIMIT_MAX: Final = 1_000
 QUERY_LETTERS_MAX: Final = 10_000
@@ -47,14 +47,14 @@ _DEPTH_MIN: Final = 50
 class Found:
     """Candidates by chunk id, and how like the question they are; what is not among the nearest is like by 0."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, Candidate]
     likeness: dict[str, float]
     most: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    entry: Entry
+    entry: Candidate
     score: float
     why: str
     likeness: float
@@ -92,8 +92,7 @@ def search(
             break
         depth *= 4
     asked = frozenset(term for word in question.words for term in (word.text, *word.forms, *word.mistyped))
-    hits = tuple(Hit(one.entry, one.score, one.why, *snippet_of(one.entry.text, asked)) for one in ranked)
-    return SearchAnswer(hits, max(0, embedded - index.position()))
+    return SearchAnswer(_hits(index, ranked, asked), max(0, embedded - index.position()))
 
 
 def search_by_book(read_book: Callable[[], ModelBook], ask: Callable[[ModelBook], SearchAnswer]) -> SearchAnswer:
@@ -137,14 +136,14 @@ def _candidates(
 
 def _near(
     index: VectorIndex, embedder: Model, question: Question, sample: Sample, depth: int, only: Filter
-) -> list[tuple[Entry, float]]:
+) -> list[tuple[Candidate, float]]:
     text, is_trusted = question.placed(getattr(embedder, "knows", None), sample)
     if not text:
         return []
     probe = ask_vector(embedder, text)
     if not probe.any():
         return []
-    found = index.search(embedder.card.fingerprint, probe, depth, only)
+    found = index.candidates(embedder.card.fingerprint, probe, depth, only)
     if not found:
         return []
     like = likeness_of(embedder, probe, sample, is_trusted=is_trusted)
@@ -153,18 +152,18 @@ def _near(
 
 def _worded(
     index: VectorIndex, fingerprint: str, question: Question, sample: Sample, depth: int, only: Filter
-) -> tuple[Question, list[Entry]]:
+) -> tuple[Question, list[Candidate]]:
     """By its words. Those of which the sample knows too little are looked up by themselves, too: nothing that is common
     shall stand before the one entry that has them. Of those that nobody wrote, what may have been meant is."""
 
-    def find(terms: Terms) -> Sequence[Entry]:
-        return index.search(fingerprint, terms, depth, only) if terms else ()
+    def find(terms: Terms) -> Sequence[Candidate]:
+        return index.candidates(fingerprint, terms, depth, only) if terms else ()
 
     found = [*find(question.terms)]
     if (rare := question.rare_terms) and set(rare) < set(question.terms):
         found += find(rare)
     if not sample.is_all:
-        question = question.counted(found, lambda word: bool(index.search(fingerprint, word.terms, 1, only)))
+        question = question.counted(found, lambda word: bool(index.candidates(fingerprint, word.terms, 1, only)))
     meant = {
         word.text: meant_by(word, sample) | _edits(find, word, sample)
         for word in question.unheard
@@ -176,7 +175,7 @@ def _worded(
     return question, found
 
 
-def _edits(find: Callable[[Terms], Sequence[Entry]], word: Word, sample: Sample) -> set[str]:
+def _edits(find: Callable[[Terms], Sequence[Candidate]], word: Word, sample: Sample) -> set[str]:
     """Terms one letter away from it that the sample did not draw."""
     if sample.is_all:
         return set()
@@ -186,20 +185,26 @@ def _edits(find: Callable[[Terms], Sequence[Entry]], word: Word, sample: Sample)
 
 def _shown(
     index: VectorIndex, pictures: Model | None, query: str, depth: int, only: Filter
-) -> list[tuple[Entry, float]]:
+) -> list[tuple[Candidate, float]]:
     """Pictures that look like the query."""
     if pictures is None or only.modality not in {None, *modalities_with(PICTURE_STEP)}:
         return []
     fingerprint, probe = pictures.card.fingerprint, ask_vector(pictures, query)
     if not probe.any():
         return []
-    if not (found := index.search(fingerprint, probe, depth, only)):
+    if not (found := index.candidates(fingerprint, probe, depth, only)):
         return []
     like = likeness_of(pictures, probe, index.sample(fingerprint), is_trusted=False)
     return [(entry, like(entry.score)) for entry in found]
 
 
-def _ranked(question: Question, found: Found, shown: Iterable[tuple[Entry, float]]) -> list[Ranked]:
+def _hits(index: VectorIndex, ranked: Sequence[Ranked], asked: frozenset[str]) -> tuple[Hit, ...]:
+    entries = index.entries([one.entry for one in ranked])
+    found = ((one, entries[one.entry]) for one in ranked if one.entry in entries)
+    return tuple(Hit(entry, one.score, one.why, *snippet_of(entry.text, asked)) for one, entry in found)
+
+
+def _ranked(question: Question, found: Found, shown: Iterable[tuple[Candidate, float]]) -> list[Ranked]:
     """Best first; equal scores by nearness, then the shorter text, then by id, so that an answer can be repeated."""
     ranked = [_judged(question, entry, found.likeness.get(name, 0.0)) for name, entry in found.entries.items()]
     ranked += [Ranked(entry, MEANING_WORTH * _beyond_chance(like), PICTURE, like) for entry, like in shown]
@@ -207,7 +212,7 @@ def _ranked(question: Question, found: Found, shown: Iterable[tuple[Entry, float
     return sorted(fitting, key=lambda one: (-one.score, -one.likeness, len(one.entry.terms), one.entry.chunk_id))
 
 
-def _judged(question: Question, entry: Entry, likeness: float) -> Ranked:
+def _judged(question: Question, entry: Candidate, likeness: float) -> Ranked:
     words = WORDS_WORTH * question.fit(frozenset(entry.terms.split())) ** WORDS_POWER
     meaning = MEANING_WORTH * _beyond_chance(likeness)
     why = WORDS if not meaning else MEANING if words < REASON_MIN else BOTH

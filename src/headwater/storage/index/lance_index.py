@@ -6,11 +6,11 @@ whole, and past `ANN_ROWS` the tail that the approximate index does not cover ye
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,9 +28,9 @@ from headwater.storage.index.lance_entries import (
 )
 from headwater.storage.index.lance_filter import any_of, quoted
 from headwater.storage.index.lance_optimize import organise
-from headwater.storage.index.lance_query import AS_CUT, by_vector, by_words
+from headwater.storage.index.lance_query import AS_CUT, by_vector, by_words, shown
 from headwater.storage.index.sample import NOTHING, Sample, places
-from headwater.storage.index.vector_index import ANYTHING, Entry, Filter, Terms, Vector
+from headwater.storage.index.vector_index import ANYTHING, Candidate, Entry, Filter, Terms, Vector
 from headwater.storage.io.conditional_put import require_conditional_put
 from headwater.storage.io.s3 import S3Target, is_s3, one_spelling
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _LOST: Final = ("Failed to connect", "Generic {", "IO {", "RetryError")
 _PREFIX: Final = "text_"
 _NOTE: Final = "position.json"
+T = TypeVar("T")
 
 
 class LanceIndex:
@@ -71,33 +72,47 @@ class LanceIndex:
                 again_after_conflict(partial(_merge, table, part))
 
     def search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Entry]:
+        return list(self.entries(self.candidates(fingerprint, probe, k, only)).values())
+
+    def candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Candidate]:
+        return self._answered(fingerprint, lambda: self._candidates(fingerprint, probe, k, only))
+
+    def entries(self, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
+        found: dict[Candidate, Entry] = {}
+        for fingerprint in {one.fingerprint for one in candidates}:
+            mine = [one for one in candidates if one.fingerprint == fingerprint]
+            found |= self._answered(fingerprint, partial(self._entries, fingerprint, mine))
+        return {one: found[one] for one in candidates if one in found}
+
+    def sample(self, fingerprint: str) -> Sample:
+        return self._answered(fingerprint, lambda: self._sample(fingerprint))
+
+    def _answered(self, fingerprint: str, ask: Callable[[], T]) -> T:
+        """Asked once more where its table was wiped meanwhile."""
         with self._translated():
             try:
-                return self._search(fingerprint, probe, k, only)
+                return ask()
             except HeadwaterError:
                 raise
             except Exception:
                 if not self._is_gone(fingerprint):
                     raise
-                return self._search(fingerprint, probe, k, only)
+                return ask()
 
-    def _search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter) -> list[Entry]:
+    def _candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter) -> list[Candidate]:
         table = self._table(fingerprint)
         if table is None:
             self._refuse_if_others(fingerprint)
             return []
-        return by_words(table, probe, k, only) if isinstance(probe, tuple) else by_vector(table, probe, k, only)
+        rows = by_words(table, probe, k, only) if isinstance(probe, tuple) else by_vector(table, probe, k, only)
+        return [Candidate(fingerprint, **row) for row in rows]
 
-    def sample(self, fingerprint: str) -> Sample:
-        with self._translated():
-            try:
-                return self._sample(fingerprint)
-            except HeadwaterError:
-                raise
-            except Exception:
-                if not self._is_gone(fingerprint):
-                    raise
-                return self._sample(fingerprint)
+    def _entries(self, fingerprint: str, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
+        table = self._table(fingerprint)
+        if table is None:
+            self._refuse_if_others(fingerprint)
+            return {}
+        return shown(table, candidates)
 
     def _sample(self, fingerprint: str) -> Sample:
         table = self._table(fingerprint)

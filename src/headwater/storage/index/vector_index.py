@@ -4,7 +4,7 @@ The index is a view of silver.embeddings: it can be deleted and rebuilt to the s
 in that table beside its entries, so that a wiped index starts again from the first vector.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -68,6 +68,18 @@ class Entry:
     terms: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What an entry is ranked by. `score` as an entry has it; `place` is where it was found, for the index alone."""
+
+    fingerprint: str
+    chunk_id: str
+    score: float
+    object_id: str
+    terms: str
+    place: int
+
+
 class VectorIndex(Protocol):
     """Twice is once: an entry is known by its chunk_id, also when several processes bring it at the same time."""
 
@@ -81,6 +93,14 @@ class VectorIndex(Protocol):
 
     def search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Entry]:
         """The k best, best first: nearest to a vector, or by terms, rare ones first; what is new counts, too."""
+        ...
+
+    def candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Candidate]:
+        """The same, for who ranks many and shows few."""
+        ...
+
+    def entries(self, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
+        """In the same order; what is gone since it was found is left out."""
         ...
 
     def sample(self, fingerprint: str) -> Sample:
