@@ -24,6 +24,7 @@ from headwater.domain.tables import TABLES
 from headwater.flow.models.port import ModelCard
 from headwater.lake import Lake
 from headwater.settings import load
+from headwater.storage.ledger.labels import labels_by_key
 from headwater.storage.ledger.ledger import open_ledger
 from headwater.storage.ledger.model_book import change_book
 from headwater.storage.ledger.plans import unfinished_plans
@@ -49,6 +50,7 @@ def command(kind: str, lake: Path) -> tuple[str, ...]:
         "backup": ("backup", str(files / "second.backup")),
         "activate": ("activate", "transcribe", "cheap_models:LouderSpeech"),
         "dismiss": ("quarantine", "dismiss", "--reason", "TRUNCATED", "--because", "it is cut", "--by", "ann"),
+        "label": ("label", "e1", "mood=angry", "--by", "ann"),
         "restore": ("restore", str(files / "first.backup"), "--force"),
         "upgrade": ("upgrade",),
         "migrate": ("migrate", "--to", str(files / "other.toml")),
@@ -154,14 +156,16 @@ def has_done(kind: str, lake: Lake) -> bool:
             return bool(check_backup(lake.settings.lake.parent / "second.backup"))
         case "dismiss":
             return len(lake.quarantine()["dismissed"]) > 0
+        case "label":
+            return bool(labels_by_key(parts.ledger, "mood"))
         case "activate":
-            return book.find("transcribe", "ACTIVE").fingerprint == LouderSpeech.card.fingerprint
+            return book.find("transcribe", "ACTIVE").label == LouderSpeech.card.label
         case "replay":
             return any(known.kept and known.label.startswith("cheap-embedder") for known in book.of("embed"))
         case "retire":
-            gone = all(known.fingerprint != FormerSpeech.card.fingerprint for known in book.of("transcribe"))
-            rows = lake.table("transcripts", all_models=True).to_arrow()["fingerprint"].to_pylist()
-            return gone and FormerSpeech.card.fingerprint not in rows
+            gone = all(known.label != FormerSpeech.card.label for known in book.of("transcribe"))
+            rows = lake.table("transcripts", all_models=True).to_arrow()["model"].to_pylist()
+            return gone and FormerSpeech.card.label not in rows
     return True
 
 
@@ -171,7 +175,7 @@ def check_journal(lake: Lake, kinds: Collection[str]) -> None:
     runs = ledger.runs(100)
     assert {run.outcome for run in runs} == {DONE}, runs
     assert unfinished_plans(ledger) == []
-    assert {run.kind for run in runs} >= {*kinds} - {*HOLD_NOTHING, "activate", "dismiss"}
+    assert {run.kind for run in runs} >= {*kinds} - {*HOLD_NOTHING, "activate", "dismiss", "label"}
 
 
 def count_compactions(lake: Lake) -> int:

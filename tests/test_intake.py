@@ -84,7 +84,7 @@ def test_lines_that_are_refused_are_told_like_any_other_quarantine(
     if sound:
         assert json.loads(shown.out)["done"]["quarantine"] == refused
     else:
-        assert "quarantine 500" in shown.out and "nothing new" not in shown.out
+        assert "Set aside by this run: 500 rows" in shown.out and "nothing new" not in shown.out
         assert "headwater quarantine" in shown.out
     (journal,) = parts_of(lake).ledger.runs(10)
     assert journal.detail["done"]["quarantine"] == refused

@@ -214,7 +214,8 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert plan["raw"] == {"objects": 2, "bytes": len(CALL_BYTES) + 3}
     transcripts = next(each for each in plan["tables"] if each["table"] == TRANSCRIPTS.name)
     assert (transcripts["rows"], transcripts["snapshots"], transcripts["refs"]) == (2, 2, ["before", "main", "trial"])
-    assert (plan["claims"], plan["unread"], plan["applied"]) == (3, 0, False)
+    # Of events, and of the ids that were told at put.
+    assert (plan["claims"], plan["unread"], plan["applied"]) == (6, 0, False)
 
 
 def test_unread_events_are_not_left_behind(tmp_path: Path) -> None:

@@ -27,9 +27,7 @@ class Labelling:
         `remove` takes labels back. Answers with the object's labels."""
         from headwater.upkeep.labels import label_object, parse_facts
 
-        parts = self._parts
-        about: dict[str, Any] = {"customer": customer, "now": parts.clock(), "by": by}
-        return label_object(parts.reader, parts.ledger, id, parse_facts(labels), remove, **about)
+        return label_object(self._parts, id, parse_facts(labels), remove, customer=customer, by=by)
 
     def thread(self, id: str, *, customer: str | None = None) -> dict[str, Any]:
         """A conversation: its objects in the order in which they happened, with what each says."""

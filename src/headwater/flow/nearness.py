@@ -49,6 +49,8 @@ def _beyond(floor: float) -> Callable[[float], float]:
 @lru_cache(maxsize=8)
 def _reach_of_nonsense(model: Any, sample: Sample) -> float:
     """How far beyond the middle the nearest entry lies, of words that mean nothing."""
+    if not sample.drawn:
+        return 0.0
     probes: Vectors = np.array([_unit(vector) for vector in ask_vectors(model, _words_of_nothing())])
     lines = probes @ sample.vectors.T
     return float((lines.max(axis=1) - np.median(lines, axis=1)).max())

@@ -82,7 +82,7 @@ def search(
     `pictures` is a model that places words among pictures; what it finds has no words to be judged by.
     """
     only = _checked(query, Filter(customer, modality, since, until, hidden, speaker, thread, where), limit)
-    question = Question.read(query, sample := index.sample(embedder.card.fingerprint))
+    question = Question.read(query, sample := index.sample(embedder.card.fingerprint, hidden))
     depth = max(_DEPTH_MIN, 2 * limit)
     while True:
         question, found = _candidates(index, embedder, question, sample, depth, only)
@@ -194,7 +194,7 @@ def _shown(
         return []
     if not (found := index.candidates(fingerprint, probe, depth, only)):
         return []
-    like = likeness_of(pictures, probe, index.sample(fingerprint), is_trusted=False)
+    like = likeness_of(pictures, probe, index.sample(fingerprint, only.hidden), is_trusted=False)
     return [(entry, like(entry.score)) for entry in found]
 
 

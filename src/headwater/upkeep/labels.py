@@ -5,15 +5,15 @@ Writes  the ledger's labels; twice is once
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from headwater.domain.meta import KEY_LETTERS_MAX, WantedFact, parse_fact
 from headwater.errors import InvalidRequest, NotFound
 from headwater.storage.ledger.labels import labels_by_key, labels_of, remove_labels, set_labels
 from headwater.storage.ledger.ledger import Ledger
-from headwater.storage.tables.catalog import Tables
+from headwater.upkeep import work
 from headwater.upkeep.lineage import find_object
+from headwater.upkeep.parts import Parts
 
 _VALUE_LETTERS_MAX = 1_000
 
@@ -22,26 +22,22 @@ Facts = Mapping[str, object] | Iterable[str] | str
 
 
 def label_object(
-    catalog: Tables,
-    ledger: Ledger,
-    name: str,
-    labels: Mapping[str, str],
-    remove: Sequence[str],
-    *,
-    customer: str | None,
-    now: datetime,
-    by: str,
+    parts: Parts, name: str, labels: Mapping[str, str], remove: Sequence[str], *, customer: str | None, by: str
 ) -> dict[str, Any]:
-    """`{"object", "labels": [{"key", "value", "labelled_at", "labelled_by"}]}`, as they are now."""
+    """`{"object", "labels": [{"key", "value", "labelled_at", "labelled_by"}]}`, as they are now.
+
+    Alone, as all small changes of the ledger are: none is left behind where the lake is being moved or restored.
+    """
     _require_unicode(by)
     for key, value in labels.items():
         _check(key, value)
-    object_id = find_object(catalog, name, customer)
-    if missing := sorted(set(remove) - {label.key for label in labels_of(ledger, object_id)}):
-        raise NotFound(f"{object_id} has no label {missing[0]}. See: headwater trace {object_id}")
-    set_labels(ledger, object_id, labels, now=now, by=by)
-    remove_labels(ledger, object_id, remove)
-    return {"object": object_id, "labels": shown_labels(ledger, object_id)}
+    with work.alone(parts, "label") as held:
+        object_id = find_object(parts.reader, name, customer)
+        if missing := sorted(set(remove) - {label.key for label in labels_of(held.ledger, object_id)}):
+            raise NotFound(f"{object_id} has no label {missing[0]}. See: headwater trace {object_id}")
+        set_labels(held.ledger, object_id, labels, now=parts.clock(), by=by)
+        remove_labels(held.ledger, object_id, remove)
+        return {"object": object_id, "labels": shown_labels(held.ledger, object_id)}
 
 
 def shown_labels(ledger: Ledger, object_id: str) -> list[dict[str, str]]:

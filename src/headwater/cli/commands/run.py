@@ -65,11 +65,12 @@ def draw(ran: dict[str, Any], *, interrupted: bool) -> None:
         say("Nothing pending.")
         return
     counts = ", ".join(f"{stage} {count:,}" for stage, count in ran["done"].items() if count and stage != "quarantine")
+    aside = ran["done"].get("quarantine")
     if interrupted:
         say(f"Stopped before it was done: {counts or 'nothing new'}. Go on: headwater run --once")
-    else:
+    elif counts or not aside:
         say(f"Done: {counts or 'nothing new'}.")
-    if aside := ran["done"].get("quarantine"):
+    if aside:
         rows = plural(aside, "row")
         say(f"Set aside by this run: {rows}. All that waits, why, and the way out: headwater quarantine")
     if ran["done"].get("lost"):

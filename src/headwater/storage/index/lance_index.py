@@ -55,7 +55,7 @@ class LanceIndex:
         self._target = S3Target.from_settings(uri, settings, "index.uri") if is_s3(uri) else None
         self._cache_bytes = settings.whole("index.cache_mb") << 20
         self._tables: dict[str, Table] = {}
-        self._samples: dict[str, Sample] = {}
+        self._samples: dict[tuple[str, frozenset[str]], Sample] = {}
 
     def prepare(self) -> None:
         with suppress(Exception):  # the first use will say what is wrong
@@ -84,8 +84,8 @@ class LanceIndex:
             found |= self._answered(fingerprint, partial(self._entries, fingerprint, mine))
         return {one: found[one] for one in candidates if one in found}
 
-    def sample(self, fingerprint: str) -> Sample:
-        return self._answered(fingerprint, lambda: self._sample(fingerprint))
+    def sample(self, fingerprint: str, hidden: frozenset[str] = frozenset()) -> Sample:
+        return self._answered(fingerprint, lambda: self._sample(fingerprint, hidden))
 
     def _answered(self, fingerprint: str, ask: Callable[[], T]) -> T:
         """Asked once more where its table was wiped meanwhile."""
@@ -114,15 +114,15 @@ class LanceIndex:
             return {}
         return shown(table, candidates)
 
-    def _sample(self, fingerprint: str) -> Sample:
+    def _sample(self, fingerprint: str, hidden: frozenset[str]) -> Sample:
         table = self._table(fingerprint)
         entries = 0 if table is None else table.count_rows()
         if table is None or not entries:
             return NOTHING
-        known = self._samples.get(fingerprint)
+        known = self._samples.get((fingerprint, hidden))
         if known is None or known.has_outgrown(entries):
-            drawn = table.take_offsets(places(entries)).select(["terms", "vector"]).to_arrow()
-            known = self._samples[fingerprint] = Sample.of(drawn, entries)
+            drawn = table.take_offsets(places(entries)).select(["terms", "vector", "source_fingerprint"]).to_arrow()
+            known = self._samples[fingerprint, hidden] = Sample.of(drawn, entries, hidden)
         return known
 
     def _is_gone(self, fingerprint: str) -> bool:

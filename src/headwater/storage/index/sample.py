@@ -5,7 +5,7 @@ index holds: how many entries have a term, and how near a vector lies to texts t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
@@ -13,6 +13,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Vectors = npt.NDArray[np.float32]
 
@@ -23,23 +24,33 @@ _NO_VECTORS: Final[Vectors] = np.zeros((0, 1), np.float32)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """`entries` are all that the index had when `drawn` of them were drawn; `holding` says how many of those have a
-    term. `vectors` are of unit length, or zero."""
+    """`indexed` are all that the index had, `entries` those that are seen, `drawn` how many of them are here; `holding`
+    says how many of the drawn have a term. `vectors` are of unit length, or zero."""
 
+    indexed: int
     entries: int
     drawn: int
     holding: Mapping[str, int]
     vectors: Vectors
 
     @classmethod
-    def of(cls, rows: pa.Table, entries: int) -> Self:
-        """Rows of `terms` and `vector`."""
+    def of(cls, rows: pa.Table, indexed: int, hidden: Collection[str] = ()) -> Self:
+        """Rows of `terms`, `vector` and whose texts they are; those of `hidden` models count for nothing."""
+        seen = rows.filter(pc.invert(pc.is_in(rows["source_fingerprint"], pa.array(sorted(hidden), pa.string()))))
+        entries = round(indexed * len(seen) / len(rows))
+        if len(rows) < indexed:  # there may be one that was not drawn
+            entries = max(entries, len(seen) + 1)
+        if not len(seen):
+            return cls(indexed, entries, 0, {}, _NO_VECTORS)
+        rows = seen
         holding = Counter(term for terms in rows["terms"].to_pylist() for term in set(terms.split()))
         vectors = rows["vector"].combine_chunks()
         flat = vectors.flatten() if isinstance(vectors, pa.Array) else pa.concat_arrays(
             [chunk.flatten() for chunk in vectors.chunks]
         )  # fmt: skip
-        return cls(entries, len(rows), holding, unit(flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1)))
+        return cls(
+            indexed, entries, len(rows), holding, unit(flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1))
+        )
 
     @property
     def is_all(self) -> bool:
@@ -53,14 +64,14 @@ class Sample:
             counted.update(dict.fromkeys(filter(str.isalpha, term), count))
         return "".join(letter for letter, _ in counted.most_common(40))
 
-    def has_outgrown(self, entries: int) -> bool:
+    def has_outgrown(self, indexed: int) -> bool:
         """Whether an index of so many entries needs another one."""
-        return entries != self.entries if min(entries, self.entries) < ENTRIES_MAX else (
-            not self.entries / 2 < entries < self.entries * 2
+        return indexed != self.indexed if min(indexed, self.indexed) < ENTRIES_MAX else (
+            not self.indexed / 2 < indexed < self.indexed * 2
         )  # fmt: skip
 
 
-NOTHING: Final = Sample(0, 0, {}, _NO_VECTORS)
+NOTHING: Final = Sample(0, 0, 0, {}, _NO_VECTORS)
 
 
 def unit(rows: Vectors) -> Vectors:

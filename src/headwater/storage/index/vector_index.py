@@ -103,8 +103,9 @@ class VectorIndex(Protocol):
         """In the same order; what is gone since it was found is left out."""
         ...
 
-    def sample(self, fingerprint: str) -> Sample:
-        """Some of this fingerprint's entries; kept while the index stays about as large as it was."""
+    def sample(self, fingerprint: str, hidden: frozenset[str] = frozenset()) -> Sample:
+        """Some of this fingerprint's entries, of texts that no `hidden` model wrote; kept while the index stays about
+        as large as it was."""
         ...
 
     def delete(self, chunk_ids: Collection[str] | None) -> None:
