@@ -147,6 +147,23 @@ def test_a_broken_archive_is_one_failure_and_the_next_file_goes_on(
     assert failed["source"].endswith("a.zip") and "cannot be unpacked" in failed["error"]["message"]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_file_of_an_archive_costs_itself_alone(lake: Lake, tmp_path: Path, method: int) -> None:
+    path = tmp_path / "half.zip"
+    with zipfile.ZipFile(path, "w", method) as packed:
+        packed.writestr("bad.txt", TEXT * 100)
+        start = packed.getinfo("bad.txt").header_offset + 30 + len("bad.txt")
+        packed.writestr("good.txt", TEXT)
+        length = packed.getinfo("bad.txt").compress_size
+    data = bytearray(path.read_bytes())
+    data[start + 9 : start + length] = b"\xff" * (length - 9)
+    path.write_bytes(data)
+    stored = put(lake, path)
+    assert "documents/acme/2026-03-02/half.zip/good.txt" in stored
+    (failed,) = (one for one in stored.values() if one.error)
+    assert failed.source.endswith("bad.txt") and "cannot be unpacked" in str(failed.error)
+
+
 def test_an_id_is_not_for_an_archive(lake: Lake, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.zip", {"a.txt": TEXT})
     (found,) = put(lake, path, id="one").values()

@@ -4,12 +4,13 @@ Bounded in memory by the kernel, in bytes, files and depth by what it is told, i
 but the numbered files, wherever a name inside would lead.
 """
 
+import lzma
 import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 
 from headwater.errors import DataFault, HeadwaterError, describe
 from headwater.flow.child.bounds import bound_memory, open_pipes
@@ -20,6 +21,7 @@ DEPTH_MAX: Final = 2  # an e-mail in an archive, an archive in an archive
 FILES_MAX: Final = 10_000
 _PARTS_MAX: Final = 32  # folders in folders
 _READ_BYTES: Final = 1 << 20
+_DAMAGED: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 Names = tuple[str, ...]
 Told = dict[str, Any]
 
@@ -37,7 +39,7 @@ class Unpacking:
             yield from self._archive(file, names, depth) if kind == ARCHIVE else self._mail(file, names, depth)
         except DataFault as fault:
             yield _failed(names, fault.detail)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError) as error:
+        except (*_DAMAGED, OSError, ValueError) as error:
             yield _failed(names, f"It cannot be unpacked: {describe(error)}")
 
     def _archive(self, file: BinaryIO, names: Names, depth: int) -> Iterator[Told]:
@@ -61,8 +63,8 @@ class Unpacking:
         else:
             try:
                 with archive.open(member) as content:
-                    path = self._write(iter(lambda: content.read(_READ_BYTES), b""))
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+                    path = self._write(_blocks(content))
+            except (*_DAMAGED, RuntimeError) as error:
                 yield _failed(names, f"It cannot be unpacked: {describe(error)}")
                 return
             yield from self._found(path, names, depth)
@@ -112,6 +114,13 @@ class Unpacking:
 def parts_folder(name: str) -> str:
     """Where an e-mail's attachments go: a directory cannot have the name of a file that lies there."""
     return f"{name}.parts"
+
+
+def _blocks(content: IO[bytes]) -> Iterator[bytes]:
+    try:
+        yield from iter(lambda: content.read(_READ_BYTES), b"")
+    except OSError as error:  # so bzip2 says that its data are damaged; a full disk is who writes
+        raise zipfile.BadZipFile(describe(error)) from error
 
 
 def _safe_names(path: str) -> Names | None:
