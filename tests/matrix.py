@@ -80,6 +80,7 @@ def make_full_lake(directory: Path) -> Path:
         (first / "cut.wav").write_bytes((first / "call-0-0.wav").read_bytes()[:5_000])
         opened.put(first / "cut.wav", customer="acme")
         opened.run()
+        opened.put_text("the router is new", customer="acme", id="e1")
         for number in range(FILES_MIN):
             opened.put_text("the refund is late", customer="acme", id=f"late-{number}")
             opened.run()
