@@ -6,14 +6,14 @@ is passed over.
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
-from headwater.domain.locator import Segment
 from headwater.errors import DataFault
+from headwater.flow.derive.animation import together
 from headwater.flow.derive.audio import heard
 from headwater.flow.derive.call_times import is_elsewhere
 from headwater.flow.derive.containers import container_of
@@ -22,7 +22,6 @@ from headwater.flow.derive.image import require_pixels, scaled
 from headwater.flow.derive.source import Source
 from headwater.flow.derive.step import Effort, StepResult, probed, said_result
 from headwater.flow.derive.strips import SIDE_MAX
-from headwater.flow.models.language import tell_language
 from headwater.flow.models.loaded import Models
 from headwater.flow.models.port import Picture, Said, Sound
 
@@ -80,7 +79,7 @@ def caption(source: Source, models: Models) -> StepResult:
 
     def so_far() -> StepResult:
         effort = Effort(time.perf_counter() - started, images=len(read), calls=len(read))
-        return said_result(_together(read), model.card, effort)
+        return said_result(together([(frame.frame_ms, said) for frame, said in read]), model.card, effort)
 
     for frame in key_frames(source):
         source.allow(model.card.deadline_seconds)
@@ -180,24 +179,3 @@ def _stream(source: Source, media: Any) -> Any:
     stream = media.streams.video[0]
     require_pixels(stream.codec_context.width, stream.codec_context.height, source.limits)
     return stream
-
-
-def _together(read: list[tuple[KeyFrame, Said]]) -> Said:
-    """All frames as one: a line that still stands on the next frame is said once."""
-    segments: list[Segment] = []
-    standing: set[str] = set()
-    for frame, said in read:
-        parts = said.segments or ((Segment(said.text),) if said.text else ())
-        fresh = [part for part in parts if part.text not in standing]
-        segments += [Segment(part.text, replace(part.locator, frame_ms=frame.frame_ms)) for part in fresh]
-        standing = {part.text for part in parts}
-    text = "\n".join(part.text for part in segments)
-    scores = [said.confidence for _, said in read if said.confidence is not None]
-    return Said(
-        text,
-        tell_language(text),
-        sum(scores) / len(scores) if scores else None,
-        tuple(segments),
-        tokens=sum(said.tokens for _, said in read),
-        attempts=sum(said.attempts for _, said in read),
-    )
