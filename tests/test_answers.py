@@ -29,6 +29,8 @@ ROW = {
     "event_id": "e",
     "object_id": "o",
     "customer": "c",
+    "meta": None,
+    "thread": None,
     "modality": "audio",
     "occurred_at": AT,
     "seq": 0,
