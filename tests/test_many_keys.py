@@ -71,12 +71,12 @@ def test_a_migration_copies_raw_objects_in_little_memory_and_tells_which_are_dam
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> tuple[Any, Any]:
+def two(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
     """A lake, and the place that its objects were copied to."""
     with lakes.open(small_lake(tmp_path / "lake")) as opened:
         source, target = parts_of(opened), SimpleNamespace(raw_store=DirectoryRawStore(tmp_path / "there"))
         copy_raw(source, target, lambda _: None)  # type: ignore[arg-type]
-        return source, target
+        yield source, target
 
 
 def test_what_came_meanwhile_is_copied_after_them(two: tuple[Any, Any]) -> None:
