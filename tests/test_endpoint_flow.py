@@ -176,7 +176,9 @@ def test_texts_wait_for_an_embedder_that_is_down_and_a_useless_vector_costs_one_
         assert lake.table("embeddings").to_arrow().num_rows == 5
         (held,) = lake.quarantine()["rows"]
         assert (held["event_id"], held["step"], held["reason"]) == ("m3", "embed", "BAD_OUTPUT")
+        asked = len(server.requests)
         assert len(lake.search("a refund", limit=10).hits) == 5
+        assert len(server.requests) - asked == 1, "a question is paid once"
         (told,) = (model for tag, model in ran.models.items() if tag.startswith("embed/"))
         assert told["calls"] == 5 and told["tokens"] > 0 and told["cost"] > 0
 

@@ -7,9 +7,9 @@ for the same text. How far chance goes is learned from words that mean nothing.
 
 import math
 import random
-from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,6 +25,9 @@ TRUSTED_REACH: Final = 0.25
 # Fewer entries have no middle: one in two of them may be the answer.
 DRAWN_MIN: Final = 20
 FEW_FLOOR: Final = 0.2
+# Most of a lake's texts have nothing to do with any one of them.
+UNRELATED_SHARE: Final = 0.95
+_reaches: WeakKeyDictionary[Sample, dict[str, float]] = WeakKeyDictionary()
 _VOWELS: Final = "aeiou"
 _CONSONANTS: Final = "bdfghklmnprstvwz"
 
@@ -32,7 +35,7 @@ _CONSONANTS: Final = "bdfghklmnprstvwz"
 def likeness_of(model: Model, probe: Vector, sample: Sample, *, is_trusted: bool) -> Callable[[float], float]:
     """From the cosine of an entry to how like it is: 0 is chance, 1 the same. `is_trusted` says that the question has
     words that mean something here; otherwise an entry must be nearer than nonsense ever comes."""
-    reach = _reach_of_nonsense(cast(Hashable, model), sample)
+    reach = _reach_of_nonsense(model, sample)
     # More entries than were drawn reach further by chance.
     reach *= math.sqrt(math.log(sample.entries + 2) / math.log(sample.drawn + 2))
     if sample.drawn < DRAWN_MIN:
@@ -46,11 +49,21 @@ def _beyond(floor: float) -> Callable[[float], float]:
     return lambda cosine: float(min(1.0, max(0.0, (cosine - floor) / max(0.05, 1 - floor))))
 
 
-@lru_cache(maxsize=8)
-def _reach_of_nonsense(model: Any, sample: Sample) -> float:
+def _reach_of_nonsense(model: Model, sample: Sample) -> float:
     """How far beyond the middle the nearest entry lies, of words that mean nothing."""
     if not sample.drawn:
         return 0.0
+    known = _reaches.setdefault(sample, {})
+    if model.card.fingerprint not in known:
+        known[model.card.fingerprint] = _learned_reach(model, sample)
+    return known[model.card.fingerprint]
+
+
+def _learned_reach(model: Model, sample: Sample) -> float:
+    if model.card.price or model.card.deadline_seconds:
+        # A question to a service is one call: there, how far apart the lake's own texts lie has to do.
+        lines = sample.vectors[:: math.ceil(sample.drawn / NONSENSE)] @ sample.vectors.T
+        return float(np.median(np.quantile(lines, UNRELATED_SHARE, axis=1) - np.median(lines, axis=1)))
     probes: Vectors = np.array([_unit(vector) for vector in ask_vectors(model, _words_of_nothing())])
     lines = probes @ sample.vectors.T
     return float((lines.max(axis=1) - np.median(lines, axis=1)).max())
