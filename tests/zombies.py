@@ -17,7 +17,7 @@ from headwater.lake import Lake
 def freeze(lake: Lake, point: str, *command: str) -> "subprocess.Popen[str]":
     """Asleep at a point, with no database locked: where another of its threads was just writing to SQLite, nobody else
     can write until it wakes or dies, which is another story."""
-    for _ in range(5):
+    for _ in range(12):
         zombie = start(lake, point, *(command or ("run", "--once")))
         wait_until_frozen(zombie)
         if not any(is_locked(lake.settings.lake / name) for name in ("ledger.db", "catalog.db")):
