@@ -9,6 +9,7 @@ from headwater.components import Components
 if TYPE_CHECKING:
     from headwater.upkeep.export import Exported, Form
     from headwater.upkeep.labels import Facts
+    from headwater.upkeep.objects import Selection
 
 
 class Selections:
@@ -30,11 +31,9 @@ class Selections:
     ) -> dict[str, Any]:
         """The objects that are in the lake, the last that came first: `{"objects": [{…}], "next"}`; `next` is the
         `before` of the page that follows, or None. `where` is as in `search`. Starts no JVM."""
-        from headwater.upkeep.labels import wanted_facts
-        from headwater.upkeep.objects import Selection, list_objects
+        from headwater.upkeep.objects import list_objects
 
-        facts = wanted_facts(self._parts.ledger, where)
-        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread, facts)
+        chosen = self._selection(customer, modality, since, until, thread, where)
         return list_objects(self._parts.reader, chosen, limit=limit, before=before)
 
     def export(
@@ -55,11 +54,8 @@ class Selections:
         Objects whose bytes could not be had are `missing` in the answer. Starts no JVM.
         """
         from headwater.upkeep.export import export
-        from headwater.upkeep.labels import wanted_facts
-        from headwater.upkeep.objects import Selection
 
-        facts = wanted_facts(self._parts.ledger, where)
-        chosen = Selection(customer, modality, to_moment(since), to_moment(until), thread, facts)
+        chosen = self._selection(customer, modality, since, until, thread, where)
         return export(self._parts, Path(directory), chosen, form=form, vectors=vectors)
 
     def customers(self) -> list[dict[str, Any]]:
@@ -67,3 +63,18 @@ class Selections:
         from headwater.upkeep.objects import list_customers
 
         return list_customers(self._parts.reader)
+
+    def _selection(
+        self,
+        customer: str | None,
+        modality: str | None,
+        since: Moment | None,
+        until: Moment | None,
+        thread: str | None,
+        where: "Facts | None",
+    ) -> "Selection":
+        from headwater.upkeep.labels import wanted_facts
+        from headwater.upkeep.objects import Selection
+
+        facts = wanted_facts(self._parts.ledger, where)
+        return Selection(customer, modality, to_moment(since), to_moment(until), thread, facts)

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from headwater.cli.session import Moment, Session, with_session
+from headwater.cli.selection import with_selection
+from headwater.cli.session import Session, with_session
 from headwater.errors import DataFault
 
 
@@ -14,12 +15,7 @@ from headwater.errors import DataFault
     help="Write raw bytes, rows and a manifest of a selection to a directory: headwater export acme --customer acme",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--customer", metavar="NAME", help="Only theirs.")
-@click.option("--modality", metavar="KIND", help="Only audio, image, video, document or chat.")
-@click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
-@click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
-@click.option("--thread", metavar="NAME", help="Only of this conversation.")
-@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only what is known so, by its meta or a label.")
+@with_selection
 @click.option("--format", "form", type=click.Choice(["parquet", "jsonl"]), default="parquet", show_default=True)
 @click.option("--vectors", is_flag=True, help="The embeddings too.")
 @with_session

@@ -4,19 +4,15 @@ from typing import Any
 
 import click
 
-from headwater.cli.session import Moment, Session, with_session
+from headwater.cli.selection import with_selection
+from headwater.cli.session import Session, with_session
 
 
 @click.command(
     short_help="The objects that are in the lake.",
     help="The objects that are in the lake, the last that came first: headwater ls --customer acme --modality audio",
 )
-@click.option("--customer", metavar="NAME", help="Only theirs.")
-@click.option("--modality", metavar="KIND", help="Only audio, image, video, document or chat.")
-@click.option("--since", type=Moment(), metavar="TIME", help="Not before.")
-@click.option("--until", type=Moment(), metavar="TIME", help="Only before.")
-@click.option("--thread", metavar="NAME", help="Only of this conversation.")
-@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only what is known so, by its meta or a label.")
+@with_selection
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 10_000), help="How many on a page.")
 @click.option(
     "--before", metavar="N", type=click.IntRange(0), help="The next page, by the number that a page ends with."
