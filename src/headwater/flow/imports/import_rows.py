@@ -30,7 +30,6 @@ from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.raw.store import RawStore
 
 BATCH_ROWS: Final = 5_000  # some megabytes; a log syncs once for all of them
-_BATCH_BYTES: Final = 16 << 20
 _LINES_TOLD: Final = 20  # of each reason
 _REASONS_TOLD: Final = 50
 _OTHERS: Final = "other reasons"
