@@ -151,6 +151,15 @@ def test_a_busy_child_dies_with_its_parent() -> None:
     assert psutil.wait_procs([child], timeout=5)[1] == []
 
 
+def test_a_child_whose_sandbox_is_forgotten_ends() -> None:
+    sandbox = Sandbox(config())
+    derive(sandbox, "fine")
+    assert sandbox.pid is not None
+    child = psutil.Process(sandbox.pid)
+    del sandbox
+    assert not child.is_running()
+
+
 def test_a_child_that_cannot_start_says_why() -> None:
     sandbox = Sandbox({**config(), "fetch": "no.such:place"})
     with pytest.raises(Unavailable, match=r"no\.such"):

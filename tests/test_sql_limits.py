@@ -1,5 +1,6 @@
 """A query has so much time and so much memory, whatever it asks for; what is stopped says so, and costs nobody else."""
 
+import gc
 import json
 import os
 import signal
@@ -167,3 +168,13 @@ def test_a_query_that_is_no_text_is_refused_in_a_sentence(lake: Lake) -> None:
     """A shell hands on whatever bytes it was given."""
     with pytest.raises(InvalidRequest, match="UTF-8"):
         lake.sql("select '\udcff'")
+
+
+def test_a_lake_that_is_forgotten_takes_its_query_process_along(directory: Path) -> None:
+    before = {child.pid for child in children(psutil.Process())}
+    forgotten = lakes.open(directory)
+    forgotten.sql("select 1")
+    (child,) = (child for child in children(psutil.Process()) if child.pid not in before)
+    del forgotten
+    gc.collect()
+    assert not child.is_running()

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from contextlib import suppress
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from headwater.flow.child.environment import child_environment
 from headwater.flow.child.frames import Unpacker, packed
@@ -18,7 +19,10 @@ END_SECONDS: Final = 5.0  # for a child that has closed its pipe to end
 
 
 class ChildProcess:
-    """A module that is run, with `config` as its first message. `end` it; it ends by itself where this one dies."""
+    """A module that is run, with `config` as its first message. `end` it; it ends by itself where this one dies.
+
+    Who is forgotten ends too: `subprocess` would keep it, pipes and all, for as long as it runs.
+    """
 
     def __init__(self, module: str, config: Any, variables: str) -> None:
         """`variables` names those that it gets beside the usual ones."""
@@ -32,6 +36,8 @@ class ChildProcess:
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self._end = weakref.finalize(self, _end, self.process, self._errors)
+        self._end.atexit = False
         os.set_blocking(self._input, False)
         self._unsent = bytearray()
         self._unpacker = Unpacker()
@@ -79,12 +85,7 @@ class ChildProcess:
         return lines[-1] if lines else "it said nothing"
 
     def end(self) -> None:
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-        self.process.kill()
-        self.process.wait()
-        self._errors.close()
+        self._end()
 
     def _write(self) -> None:
         try:
@@ -94,3 +95,12 @@ class ChildProcess:
             return
         except OSError:  # it has died: reading will tell how
             self._unsent.clear()
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            pipe.close()  # type: ignore[union-attr]
+    process.kill()
+    process.wait()
+    errors.close()

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from headwater import errors
 from headwater.domain.ref import Ref
@@ -90,6 +91,8 @@ class QueryProcesses:
 
 
 class _Child:
+    """One that is forgotten with its lake ends too: `subprocess` would keep it for as long as it runs."""
+
     def __init__(self, settings: Settings) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
         self.process = subprocess.Popen(
@@ -103,6 +106,8 @@ class _Child:
         )
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+        self._end = weakref.finalize(self, _end, self.process, self._selector, self._errors)
+        self._end.atexit = False
         self.ready = False
         values = {setting.name: settings.chosen[setting.name].value for setting in SETTINGS}
         self._send(frame(json.dumps({"lake": str(settings.lake), "settings": values}).encode()))
@@ -119,12 +124,7 @@ class _Child:
         raise _too_slow(seconds) if time.monotonic() >= deadline else self._died(memory_mb)
 
     def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._selector.close()
-        for pipe in (self.process.stdin, self.process.stdout, self._errors):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+        self._end()
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has died: reading will tell
@@ -154,6 +154,15 @@ class _Child:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
+
+
+def _end(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, errors: IO[bytes]) -> None:
+    process.kill()
+    process.wait()
+    selector.close()
+    for pipe in (process.stdin, process.stdout, errors):
+        with suppress(OSError):
+            pipe.close()  # type: ignore[union-attr]
 
 
 def _too_slow(seconds: float) -> InvalidRequest:
