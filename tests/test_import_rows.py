@@ -14,8 +14,11 @@ from lakes import parts_of
 
 from headwater import lake as lakes
 from headwater.cli.main import main
+from headwater.cli.progress import RowBar
 from headwater.domain.line import read_line
 from headwater.errors import InvalidRequest, NotFound
+from headwater.flow.imports import row_source
+from headwater.flow.imports.seen_rows import Earlier, SeenRow, SeenRows
 
 HEADER = "ticket,account,created,body,conv,channel,minutes\n"
 MAP = {"id": "ticket", "customer": "account", "at": "created", "text": "body", "thread": "conv"}
@@ -274,3 +277,91 @@ def test_a_row_takes_no_part_of_a_lake_for_its_file(lake: lakes.Lake, write: Any
 def test_a_dict_with_a_name_that_is_no_text_costs_only_itself(lake: lakes.Lake) -> None:
     imported = lake.put_rows([{"text": "a", 1: "x", None: 3}, {"text": "b"}], customer="acme")
     assert (imported.stored, imported.rejected) == (1, 1) and list(imported.reasons) == ["a name in it is no text"]
+
+
+def test_rows_of_a_megabyte_go_out_a_few_at_a_time(lake: lakes.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.flow.imports.import_rows.BATCH_LETTERS", 1_000)
+    held: list[int] = []
+    rows = [{"text": "x" * 300, "deep": {"list": ["y" * 100]}} for _ in range(10)] + [{"text": "short"}] * 50
+    imported = lake.put_rows(rows, customer="acme", progress=lambda count, _: held.append(count))
+    assert imported.stored == 60 and held == [3, 3, 3, 51]
+
+
+def test_parquet_with_long_rows_is_read_a_few_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"text": [f"{n} " + "x" * 10_000 for n in range(100)]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(row_source, "_BYTES_AT_ONCE", 50_000)
+    table = pq.read_table(tmp_path / "a.parquet").combine_chunks()
+    sizes: list[int] = []
+
+    class Counted:
+        """A batch that says how much of it is turned to Python at once."""
+
+        def __init__(self, batch: Any) -> None:
+            self.batch, self.nbytes, self.num_rows = batch, batch.nbytes, batch.num_rows
+
+        def slice(self, start: int, length: int) -> Any:
+            sizes.append(self.batch.slice(start, length).num_rows)
+            return self.batch.slice(start, length)
+
+    rows = list(row_source._rows_of_batches(map(Counted, table.to_batches())))
+    assert len(rows) == 100 and max(sizes) == 4 and [row.line for row in rows] == list(range(1, 101))
+    assert row_source._rows_at_once(pq.ParquetFile(tmp_path / "a.parquet").metadata) < 100
+
+
+def test_a_second_row_of_an_id_is_told_as_known_or_as_a_conflict_with_its_line(
+    lake: lakes.Lake, write: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.flow.imports.import_rows.BATCH_ROWS", 3)
+    rows = ["1,acme,hello,x", "1,acme,hello,x", "1,acme,hello,y", "1,globex,hello,z", "2,acme,ho,x", "1,acme,bye,x"]
+    path = write("a.csv", "\n".join(["id,customer,text,tag", *rows]) + "\n")
+    told: list[dict[str, Any]] = []
+    imported = lake.put_rows(path, on_reject=lambda reject, _: told.append(reject.to_dict()))
+    assert (imported.rows, imported.stored, imported.known, imported.rejected) == (6, 3, 1, 2)
+    first = {"source": str(path), "line": 2}
+    assert [(each["line"], each["earlier"]) for each in told] == [(4, first), (7, first)]
+    assert [(event["event_id"], event["customer"]) for event in events(lake)] == [
+        ("1", "acme"), ("1", "globex"), ("2", "acme"),
+    ]  # fmt: skip
+    again = lake.put_rows(path, dry_run=True)
+    assert (again.known, again.rejected) == (1, 2), "looking first shows the same"
+    assert main(["--lake", str(lake.settings.lake), "put", "--from", str(path)]) == 6
+    shown = capsys.readouterr().out
+    assert "3 put, 1 the same as an earlier row, 2 rejected" in shown
+    assert "which says something else (line 4 as line 2, line 7 as line 2)" in shown
+
+
+def test_of_files_with_one_id_the_first_row_wins_whoever_is_stored_sooner(lake: lakes.Lake, write: Any) -> None:
+    write("a.txt", "a long note\n" * 100_000)
+    write("b.txt", "a short one")
+    rows = "id,file\n7,a.txt\n7,b.txt\n7,a.txt\n,b.txt\n,b.txt\n"
+    imported = lake.put_rows(write("rows.csv", rows), customer="acme", at="2026-03-01")
+    assert (imported.stored, imported.known, imported.rejected) == (2, 2, 1)
+    assert [event["pointer"]["size"] for event in events(lake)] == [1_200_000, 11]
+
+
+def test_ids_of_an_import_are_kept_on_disk_and_not_in_memory() -> None:
+    seen = SeenRows()
+    for start in range(0, 300_000, 5_000):
+        assert not any(seen.add([SeenRow(f"id-{n}", n, 0, n) for n in range(start, start + 5_000)]))
+    assert seen.add([SeenRow("id-7", 7, 1, 1), SeenRow("id-8", 0, 1, 2), SeenRow("new", 0, 1, 3)]) == [
+        Earlier(True, 0, 7), Earlier(False, 0, 8), None,
+    ]  # fmt: skip
+    seen.close()
+
+
+def test_an_import_that_is_interrupted_says_how_far_it_came_and_how_it_goes_on(
+    lake: lakes.Lake, write: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.flow.imports.import_rows.BATCH_ROWS", 10)
+    path = write("a.csv", "customer,text,n\n" + "".join(f"acme,message,{n}\n" for n in range(45)))
+    advance = RowBar.advance
+
+    def interrupted(bar: RowBar, rows: int, place: float | None) -> None:
+        advance(bar, rows, place)
+        if bar.rows == 20:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RowBar, "advance", interrupted)
+    assert main(["--lake", str(lake.settings.lake), "put", "--from", str(path)]) == 130
+    shown = capsys.readouterr().err
+    assert "20 rows taken by now. The same import again goes on" in shown and len(events(lake)) == 20

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwater.flow.imports.row_source import Row
 
 _REJECTS_TOLD: Final = 1_000  # in JSON; a file of rejects has all of them
+_LETTERS_TOLD: Final = 4 << 20  # of all those rows together
 _LINES_SHOWN: Final = 5
 
 
@@ -38,6 +39,7 @@ def import_rows(
     from headwater.flow.imports.columns import ColumnMap
 
     told: list[dict[str, Any]] = []
+    letters = 0
     about: dict[str, Any] = {"customer": customer, "at": at, "encoding": encoding, "delimiter": delimiter}
     about |= {"meta": meta, "thread": thread}
     with ExitStack() as stack:
@@ -45,19 +47,36 @@ def import_rows(
         file = stack.enter_context(_opened(rejects)) if rejects is not None else None
 
         def note(reject: "Reject", row: "Row") -> None:
+            nonlocal letters
+            if file is None and (len(told) >= _REJECTS_TOLD or letters >= _LETTERS_TOLD):
+                return
             document = {**reject.to_dict(), "row": dict(row.values)}
-            if len(told) < _REJECTS_TOLD:
+            line = json.dumps(document, ensure_ascii=False, default=str)
+            if len(told) < _REJECTS_TOLD and letters < _LETTERS_TOLD:
                 told.append(document)
+                letters += len(line)
             if file is not None:
-                file.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+                file.write(line + "\n")
 
         mapped = ColumnMap.parse(pairs).given
-        imported = lake.put_rows(
-            list(names), map=mapped, dry_run=dry_run, on_reject=note, progress=bar.advance, **about
-        )
+        try:
+            imported = lake.put_rows(
+                list(names), map=mapped, dry_run=dry_run, on_reject=note, progress=bar.advance, **about
+            )
+        except KeyboardInterrupt:
+            if not dry_run:
+                session.note(_how_far(bar.rows, rejects))
+            raise
     session.show({**imported.to_dict(), "rejects": told}, draw)
     if imported.rejected:
         click.get_current_context().exit(DataFault.exit_code)
+
+
+def _how_far(rows: int, rejects: Path | None) -> str:
+    from headwater.cli.output import plural
+
+    again = ", with another file for --rejects" if rejects is not None else ""
+    return f"{plural(rows, 'row')} taken by now. The same import again goes on: what is in changes nothing{again}."
 
 
 def _opened(path: Path) -> Any:
@@ -78,16 +97,24 @@ def draw(document: dict[str, Any]) -> None:
         shown = ("line", "id", "customer", "at", "text or file", "thread", "meta")
         table(shown, [[one_line(cell, 40) for cell in _cells(row)] for row in document["preview"]], cut=True)
     for about in document["reasons"]:
-        first = ", ".join(f"line {place['line']}" for place in about["first"][:_LINES_SHOWN])
+        first = ", ".join(map(_line, about["first"][:_LINES_SHOWN]))
         more = ", …" if about["rows"] > _LINES_SHOWN else ""
         say(text(f"{'rejected':<13}", "red"), f"  {plural(about['rows'], 'row')}: {about['reason']} ({first}{more})")
+    known = f", {document['known']:,} the same as an earlier row" if document["known"] else ""
+    rows = plural(document["rows"], "row")
     if document["dry_run"]:
-        good = document["rows"] - document["rejected"]
-        say(
-            f"{plural(document['rows'], 'row')}: {good:,} would be put. Nothing was stored; leave --dry-run out to put."
-        )
+        good = document["rows"] - document["rejected"] - document["known"]
+        say(f"{rows}: {good:,} would be put{known}. Nothing was stored; leave --dry-run out to put.")
     else:
-        say(f"{plural(document['rows'], 'row')}: {document['stored']:,} put, {document['rejected']:,} rejected")
+        say(f"{rows}: {document['stored']:,} put{known}, {document['rejected']:,} rejected")
+
+
+def _line(place: dict[str, Any]) -> str:
+    earlier = place.get("earlier")
+    if earlier is None:
+        return f"line {place['line']}"
+    where = "" if earlier["source"] == place["source"] else f" of {earlier['source']}"
+    return f"line {place['line']} as line {earlier['line']}{where}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -94,7 +94,7 @@ class RowBar:
     def __init__(self) -> None:
         self._progress: Progress | None = _row_progress() if sys.stderr.isatty() else None
         self._task: TaskID | None = None
-        self._rows = 0
+        self.rows = 0
         self._begun = time.monotonic()
 
     def __enter__(self) -> "RowBar":
@@ -109,10 +109,10 @@ class RowBar:
 
     def advance(self, rows: int, place: float | None) -> None:
         """`place` is how far the source is read, 0 to 1, where that is known."""
-        self._rows += rows
+        self.rows += rows
         if self._progress is not None and self._task is not None:
-            rate = self._rows / max(1e-3, time.monotonic() - self._begun)
-            told = f"{self._rows:,} rows, {rate:,.0f} rows/s"
+            rate = self.rows / max(1e-3, time.monotonic() - self._begun)
+            told = f"{self.rows:,} rows, {rate:,.0f} rows/s"
             self._progress.update(self._task, total=place and 1.0, completed=place or 0.0, rows=told)
 
 

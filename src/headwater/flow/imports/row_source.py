@@ -23,6 +23,7 @@ _LIST_BYTES_MAX: Final = 64 << 20
 _CELL_LETTERS_MAX: Final = 2 << 20  # a quote that nobody closes takes in no more than this
 _HEAD_BYTES: Final = 1 << 16
 _ROWS_AT_ONCE: Final = 2_048
+_BYTES_AT_ONCE: Final = 8 << 20  # of Parquet and Arrow; fewer rows where they are long
 _DELIMITERS: Final = ",;\t|"
 _CSV: Final = {".csv", ".tsv", ".txt"}
 _JSON: Final = {".jsonl", ".ndjson", ".json"}
@@ -278,25 +279,36 @@ def _open_parquet(path: Path, stream: BinaryIO) -> RowSource:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(stream)
+        file = pq.ParquetFile(stream, buffer_size=_HEAD_BYTES)  # else whole columns of a row group are read at once
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidRequest(f"{path} is no Parquet: {error}. Write it anew.") from error
     total, done = file.metadata.num_rows, 0
 
     def rows() -> Iterator[Row]:
         nonlocal done
-        for row in _rows_of_batches(file.iter_batches(_ROWS_AT_ONCE)):
+        for row in _rows_of_batches(file.iter_batches(_rows_at_once(file.metadata))):
             done = row.line
             yield row
 
     return RowSource(str(path), file.schema_arrow.names, rows(), path.parent, lambda: done / total if total else 1.0)
 
 
+def _rows_at_once(about: Any) -> int:
+    """As many as fit, by the row group whose rows are the longest."""
+    groups = (about.row_group(number) for number in range(about.num_row_groups))
+    return min((_fitting(group.total_byte_size, group.num_rows) for group in groups), default=_ROWS_AT_ONCE)
+
+
+def _fitting(size: int, rows: int) -> int:
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * rows // max(1, size)))
+
+
 def _rows_of_batches(batches: Iterable[Any]) -> Iterator[Row]:
     number = 0
     for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            for values in batch.slice(start, _ROWS_AT_ONCE).to_pylist():
+        some = _fitting(batch.nbytes, batch.num_rows)
+        for start in range(0, batch.num_rows, some):
+            for values in batch.slice(start, some).to_pylist():
                 number += 1
                 yield Row(number, values)
 
