@@ -162,3 +162,20 @@ def test_an_event_from_python_need_not_be_text() -> None:
     assert [str(problem) for problem in headwater.check_event({**MESSAGE, "text": "\ud800"})] == [
         "line: holds half a character, \\ud800, which UTF-8 cannot spell"
     ]
+
+
+def test_a_producer_is_told_of_half_a_character_that_bronze_would_replace() -> None:
+    line = json.dumps({**MESSAGE, "text": "x\ud83dy"})
+    assert [str(problem) for problem in headwater.check_event(line)] == [
+        "line: holds half a character, \\ud83d, in whose place ? would be kept"
+    ]
+
+
+def test_what_is_sent_beside_is_of_the_schema_and_a_size_that_is_missing_is_told() -> None:
+    beside = {**CALL, "shift": "night", "pointer": {**PLACE, "bucket": "calls"}}
+    assert SCHEMA.is_valid(beside) and headwater.check_event(beside) == []
+    sizeless = {**CALL, "pointer": {name: value for name, value in PLACE.items() if name != "size"}}
+    assert not SCHEMA.is_valid(sizeless)
+    assert [str(problem) for problem in headwater.check_event(sizeless)] == [
+        "pointer.size: missing, needs the number of the object's bytes, as the store that took them says"
+    ]

@@ -318,3 +318,37 @@ def test_an_event_with_meta_is_read_as_it_was_written() -> None:
     line = read_line(told.to_json())
     assert (line.sound, line.thread, json.loads(line.meta or "")) == (True, told.thread, told.meta)
     assert Event.from_dict(told.to_dict()) == told
+
+
+def test_what_is_sent_beside_is_kept_in_the_order_of_its_keys_and_is_no_content() -> None:
+    sent = {**EVENT, "shift": "night", "b": [1, {"z": None, "a": 2.5}], "pointer": {**PLACE, "bucket": "calls"}}
+    line = read_line(json.dumps(sent))
+    assert (line.sound, line.extra) == (
+        True, '{"b":[1,{"a":2.5,"z":null}],"pointer":{"bucket":"calls"},"shift":"night"}',
+    )  # fmt: skip
+    plain = read_line(json.dumps(EVENT))
+    assert (plain.extra, plain.content_hash) == (None, line.content_hash)
+    # A number where a word belongs, and a message that is completed, keep theirs too.
+    assert read_line(json.dumps({**EVENT, "thread": 7, "shift": "day"})).extra == '{"shift":"day"}'
+    assert read_line(json.dumps({**MESSAGE, "shift": "é"})).extra == '{"shift":"é"}'
+
+
+def test_what_is_no_json_is_kept_as_words_where_nothing_goes_by_it() -> None:
+    value = json.dumps({**EVENT, "scores": [float("nan"), float("-inf"), 0.5]})
+    assert read_line(value).extra == '{"scores":["NaN","-Infinity",0.5]}'
+    assert read_line(json.dumps({**EVENT, "name": "x\ud83dy"})).extra == '{"name":"x?y"}'
+
+
+@unhurried
+@given(st.dictionaries(st.text(), st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner))))
+def test_nothing_that_is_sent_beside_makes_an_event_none(beside: dict[str, Any]) -> None:
+    beside = {name: value for name, value in beside.items() if name not in EVENT and name not in {"meta", "thread"}}
+    line = read_line(json.dumps({**EVENT, **beside}))
+    assert line.sound and (line.extra is None) == (not beside)
+    assert line.extra is None or list(json.loads(line.extra)) == sorted(beside)
+
+
+def test_what_is_nested_too_deep_is_told_or_kept() -> None:
+    deep = json.dumps(EVENT)[:-1] + ', "deep": ' + "[" * 50_000 + "]" * 50_000 + "}"
+    line = read_line(deep)
+    assert line.sound or "nested too deep" in (line.detail or "")

@@ -9,4 +9,5 @@ def known(about: Mapping[str, Any]) -> str:
     """Of a hit or an event."""
     thread = f"thread {about['thread']}" if about.get("thread") else ""
     meta = json.dumps(about["meta"], ensure_ascii=False) if about.get("meta") else ""
-    return "  ".join(filter(None, (thread, meta)))
+    extra = f"also sent {json.dumps(about['extra'], ensure_ascii=False)}" if about.get("extra") else ""
+    return "  ".join(filter(None, (thread, meta, extra)))

@@ -33,11 +33,21 @@ def check_event(event: Mapping[str, Any] | str | bytes) -> list[Problem]:
     if not isinstance(fields, dict):
         return [Problem("line", (line.detail or "").removeprefix("line: "))]
     too_large = [size_problem(len(value))] if len(value) > EVENT_BYTES_MAX else []
-    return too_large + find_problems(completed(_sound_text(fields)))
+    return [*too_large, *_half_letters(fields), *find_problems(completed(_sound_text(fields)))]
 
 
 def _to_line(event: Mapping[str, Any] | str) -> str:
     return event if isinstance(event, str) else json.dumps(dict(event), ensure_ascii=False)
+
+
+def _half_letters(fields: dict[str, Any]) -> list[Problem]:
+    """Bronze takes such a line as lakes always did; who sends it is told."""
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        return [Problem("line", f"holds half a character, \\u{half:04x}, in whose place ? would be kept")]
+    return []
 
 
 def _sound_text(fields: dict[str, Any]) -> dict[str, Any]:

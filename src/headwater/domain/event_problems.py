@@ -22,6 +22,7 @@ from headwater.domain.event_fields import (
     owner_of,
     read_moment,
 )
+from headwater.domain.extra import extra_to_json
 from headwater.domain.meta import meta_to_json
 from headwater.domain.modality import INLINE
 
@@ -118,6 +119,10 @@ def _beside(fields: Mapping[str, Any]) -> Iterator[Problem]:
             meta_to_json(meta)
     except ValueError as error:
         yield Problem("meta", str(error))
+    try:
+        extra_to_json(fields)
+    except ValueError as error:
+        yield Problem("line", f"what it has beside the fields of an event is {error}")
 
 
 def _pointer(pointer: Mapping[str, Any]) -> Iterator[Problem]:
@@ -125,7 +130,7 @@ def _pointer(pointer: Mapping[str, Any]) -> Iterator[Problem]:
     yield from _name("pointer.path", path)
     if is_name(path) and NO_PART.search(path):
         yield Problem("pointer.path", f"{shown(path)} begins or ends with a slash, or has an empty part, . or ..")
-    yield from _whole("pointer.size", pointer.get("size"))
+    yield from _size(pointer.get("size"))
     if offset is not None:
         yield from _whole("pointer.offset", offset)
     if type(checksum) is not str or not CHECKSUM.fullmatch(checksum):
@@ -154,6 +159,15 @@ def _moment(value: object) -> Iterator[Problem]:
     if read_moment(value) is None:
         wanted = "ISO 8601, such as 2026-01-31T09:30:00Z, or whole seconds since 1970"
         yield Problem("occurred_at", f"{_given(value)}, needs a time: {wanted}")
+
+
+def _size(value: object) -> Iterator[Problem]:
+    if value is None:
+        yield Problem(
+            "pointer.size", "missing, needs the number of the object's bytes, as the store that took them says"
+        )
+    else:
+        yield from _whole("pointer.size", value)
 
 
 def _whole(field: str, value: object) -> Iterator[Problem]:

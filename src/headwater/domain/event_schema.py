@@ -37,8 +37,10 @@ def event_schema(version: int = VERSION) -> Schema:
         "description": "One message of the log: an object has arrived, or somebody wrote something. Three things JSON"
         f" Schema cannot say: an event has at most {EVENT_BYTES_MAX:,} bytes of UTF-8; the second part of pointer.path"
         " is the customer, where it may be percent-encoded; meta has at most 16,384 bytes and 8 levels. Numbers that"
-        " are whole are written without a point.",
+        " are whole are written without a point. Fields that are not named here are kept with the event, and nothing"
+        " goes by them; names that begin with headwater_ are left to later versions.",
         "type": "object",
+        "additionalProperties": True,
         "required": ["event_id", "customer", "occurred_at"],
         "properties": _properties(),
         "anyOf": _kinds(),
@@ -77,12 +79,16 @@ def _properties() -> Schema:
         "pointer": {
             "type": ["object", "null"],
             "description": "Where the bytes are. A message has none, and needs no pointer.",
+            "additionalProperties": True,
             "properties": {
                 "path": {
                     "anyOf": [{"type": "null"}, {**name, "allOf": [{"pattern": _NO_PARTS}]}],
                     "description": "Relative to the lake's raw.uri: <kind>/<customer>/…",
                 },
-                "size": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/whole"}], "description": "In bytes."},
+                "size": {
+                    "anyOf": [{"type": "null"}, {"$ref": "#/$defs/whole"}],
+                    "description": "In bytes, as the store says that took them.",
+                },
                 "checksum": {
                     "type": ["string", "null"],
                     "pattern": f"^[0-9a-f]{{64}}{_END}",

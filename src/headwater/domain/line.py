@@ -1,6 +1,6 @@
 """A line of the log, read: the event that it is, or as much of one as can be told, and what it lacks.
 
-Everything that later stages rely on is checked here, once; what a foreign producer sent besides is passed over.
+Everything that later stages rely on is checked here, once; what a foreign producer sent besides is kept as `extra`.
 Pure and quick, because every event goes through it: some microseconds a line.
 """
 
@@ -28,6 +28,7 @@ from headwater.domain.event_fields import (
     read_moment,
 )
 from headwater.domain.event_problems import Problem, find_problems, owner_problem, parse_problem, size_problem
+from headwater.domain.extra import extra_to_json
 from headwater.domain.keys import chat_key
 from headwater.domain.meta import meta_to_json
 from headwater.domain.modality import INLINE, Modality
@@ -59,6 +60,7 @@ class Line(NamedTuple):
     text: str | None = None
     meta: str | None = None
     thread: str | None = None
+    extra: str | None = None
     content_hash: str | None = None
     payload: str | None = None
     reason: str | None = None
@@ -128,6 +130,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
     content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
     offset, text, occurred_at = pointer.get("offset"), fields.get("text"), read_moment(fields.get("occurred_at"))
     thread, (meta, has_sound_meta) = fields.get("thread"), _meta(fields.get("meta"))
+    extra, has_sound_extra = _extra(fields)
     if (
         not (is_name(event_id) and is_name(customer) and is_name(path))
         or NO_PART.search(path)
@@ -140,11 +143,11 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         or not CHECKSUM.fullmatch(checksum)
         or not (is_brief(content_type) and is_brief(version_id) and is_brief(etag))
         or (type(text) is not str if modality in INLINE else text is not None)
-        or not (has_sound_meta and (thread is None or is_name(thread)))
+        or not (has_sound_meta and has_sound_extra and (thread is None or is_name(thread)))
     ):
         return None
     content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text, meta, thread)
-    kept = offset or 0, size, content_type, checksum, version_id, etag, text, meta, thread, content_hash
+    kept = offset or 0, size, content_type, checksum, version_id, etag, text, meta, thread, extra, content_hash
     return Line(True, event_id, modality, customer, path, occurred_at, *kept)
 
 
@@ -152,6 +155,13 @@ def _meta(value: object) -> tuple[str | None, bool]:
     """As it is kept, and whether it is any good; none at all is good."""
     try:
         return (None if value is None else meta_to_json(value)), True
+    except ValueError:
+        return None, False
+
+
+def _extra(fields: Mapping[str, Any]) -> tuple[str | None, bool]:
+    try:
+        return extra_to_json(fields), True
     except ValueError:
         return None, False
 
@@ -167,7 +177,8 @@ def _content_hash(
     meta: str | None,
     thread: str | None,
 ) -> str:
-    """What must agree when an id is seen again. Not its time: who sends a line twice sends it later.
+    """What must agree when an id is seen again. Not its time, nor what was sent beside: who sends a line twice sends
+    it later, and may tell when.
 
     Lakes keep these hashes: not a letter of the form may change. It is Spark's `to_json`.
     """

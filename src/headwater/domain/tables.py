@@ -111,6 +111,8 @@ EVENTS: Final = Table(
             _field("log_offset", pa.int64(), required=True),
             _field("bronze_at", TIMESTAMP, required=True),
             *META,
+            # What its producer sent beside the fields of an event: a JSON object, kept here alone.
+            _field("extra", pa.string()),
         ]
     ),
     key=("customer", "event_id"),
@@ -199,6 +201,9 @@ QUARANTINE: Final = Table(
             _field("quarantined_at", TIMESTAMP, required=True),
             _field("pointer", POINTER_TYPE),
             _field("payload", pa.string()),
+            # Where its event stands in the log; null where only its text was at hand, or the place is damaged.
+            _field("log_partition", pa.int32()),
+            _field("log_offset", pa.int64()),
         ]
     ),
     key=("customer", "event_id", "step"),

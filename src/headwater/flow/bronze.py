@@ -53,6 +53,7 @@ _SEEN: Final = pa.schema(
         pa.field("text", pa.string()),
         pa.field("meta", pa.string()),
         pa.field("thread", pa.string()),
+        pa.field("extra", pa.string()),
         pa.field("content_hash", pa.string()),
         pa.field("payload", pa.string()),
         pa.field("reason", pa.string()),
@@ -119,7 +120,7 @@ def _seen(
     # What is judged and what is written must be one reading of the log.
     rows = _parse(lines.where(_is_unread(begun))).persist()
     try:
-        short = {name: F.when(F.col("small"), F.col(name)) for name in ("text", "meta")}
+        short = {name: F.when(F.col("small"), F.col(name)) for name in ("text", "meta", "extra")}
         yield to_arrow(rows.withColumns(short)), rows
     finally:
         rows.unpersist()
@@ -251,7 +252,8 @@ def _refused(
     # With what it says: in a log that is made anew, another line may come to stand at the same place.
     digest = F.substring(F.sha2(F.coalesce("payload", F.lit("")), 256), 1, 12)
     line = F.concat_ws(":", F.lit("log"), "log_partition", "log_offset", digest)
-    event = F.to_json(F.struct("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread"))
+    sent = ("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread", "extra")
+    event = F.to_json(F.struct(*sent))
     reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
     taken = F.when(_among(verdict.lies), _OBJECT_TAKEN).otherwise(_ID_TAKEN)
     detail = F.when(conflict, taken).otherwise(F.col("detail"))
@@ -269,6 +271,8 @@ def _refused(
         F.concat(detail, *_where_it_stands()).alias("detail"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("long").alias("event_seq"),
+        "log_partition",
+        "log_offset",
         "occurred_at",
         F.lit(now).alias("quarantined_at"),
         "pointer",

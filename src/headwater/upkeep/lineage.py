@@ -29,7 +29,9 @@ from headwater.storage.tables.time_travel import TablesAt
 
 _MADE: Final = ("step", "model", "fingerprint", "event_id", "derived_at")
 _CHUNK: Final = ("chunk_id", "chunk", "seq", "model", "fingerprint", "source_table", "source_model", "locator")
-_REFUSED: Final = ("step", "reason", "detail", "attempts", "model", "event_id", "quarantined_at")
+_REFUSED: Final = (
+    "step", "reason", "detail", "attempts", "model", "event_id", "quarantined_at", "log_partition", "log_offset",
+)  # fmt: skip
 _LOOKUPS: Final = (
     (EVENTS, "object_id"), (EVENTS, "event_id"), (EMBEDDINGS, "chunk_id"), (QUARANTINE, "event_id"),
     (QUARANTINE, "object_id"),
@@ -210,7 +212,8 @@ def _plain(row: Row) -> Row:
 
 
 def _event(row: Row) -> Row:
-    return {**_plain(row), "meta": json.loads(row["meta"]) if row["meta"] else None}
+    told = {name: json.loads(row[name]) if row[name] else None for name in ("meta", "extra")}
+    return {**_plain(row), **told}
 
 
 def _object(raw_store: RawStore, object_id: str, events: Sequence[Row], refused: Sequence[Row]) -> Row:

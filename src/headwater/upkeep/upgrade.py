@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headwater.domain.model_book import State
-from headwater.domain.tables import EFFORT, EMBEDDINGS, META, QUARANTINE, TABLES, TEXT_TABLES
+from headwater.domain.tables import EFFORT, EMBEDDINGS, EVENTS, META, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
 from headwater.storage.ledger.claims_upgrade import upgrade_claims
@@ -102,6 +102,14 @@ def _cut_words(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
     index.delete(None)
 
 
+def _add_extra(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_columns, set_metrics
+
+    add_columns(catalog, EVENTS.name, [EVENTS.schema.field("extra")])
+    add_columns(catalog, QUARANTINE.name, [QUARANTINE.schema.field(name) for name in ("log_partition", "log_offset")])
+    set_metrics(catalog, QUARANTINE)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
@@ -112,6 +120,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     6: Upgrade("rows and the index tell what is known of an object beside its bytes", _add_meta),
     7: Upgrade("segments tell the section that they stand in", _add_sections),
     8: Upgrade("the index is found by words of every script, by codes and by names of files", _cut_words),
+    9: Upgrade("events keep what their producers sent beside; quarantine tells where in the log", _add_extra),
 }
 
 

@@ -13,7 +13,8 @@ _CELL_WIDTH: Final = 40
 # What a person looks for; the rest is in --json.
 _SHOWN: Final = (
     "object_id", "customer", "modality", "occurred_at", "reason", "detail", "text", "confidence", "language", "model",
-    "content_type", "size", "duration_ms", "width", "height", "pages", "attempts",
+    "content_type", "size", "duration_ms", "width", "height", "pages", "attempts", "log_partition", "log_offset",
+    "extra",
 )  # fmt: skip
 
 

@@ -15,7 +15,10 @@ from headwater.storage.tables.read_progress import read_progress
 from headwater.storage.tables.read_table import collect, iterate, read_table, to_arrow
 from headwater.storage.tables.writer import Rows, TableWriter
 
-INPUT: Final = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text", "meta", "thread")
+INPUT: Final = (
+    "event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "text", "meta", "thread",
+    "log_partition", "log_offset",
+)  # fmt: skip
 # What comes of a batch is brought together in the driver. What is said in media is small beside them; text is text.
 _TEXTUAL: Final = tuple(modality.value for modality in Modality if modality.is_text)
 _TEXT_BYTES: Final = 64 << 20

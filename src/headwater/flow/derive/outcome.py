@@ -123,8 +123,9 @@ def quarantined_row(row: Row, step: PlannedStep, reason: str, detail: str, now: 
 
 def _provenance(row: Row, step: PlannedStep) -> dict[str, Any]:
     carried = ("event_id", "object_id", "customer", "modality", "occurred_at", "pointer", "meta", "thread")
+    placed = ("log_partition", "log_offset")
     named = {"event_seq": row["seq"], "step": step.name, "model": step.label, "fingerprint": step.fingerprint}
-    return {name: row[name] for name in carried} | named
+    return {name: row[name] for name in (*carried, *placed)} | named
 
 
 def _as_object(row: Row) -> dict[str, Any]:

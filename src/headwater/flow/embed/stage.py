@@ -46,6 +46,8 @@ from headwater.storage.tables.writer import Rows, TableWriter
 
 # The vectors of a batch come together in the driver, by all embedders: 20,000 of the usual length.
 _VECTOR_BYTES: Final = 80 << 20
+# Texts do not tell where their events stand.
+_UNKNOWN: Final = ("event_seq", "log_partition", "log_offset")
 _DIMENSION: Final = 1024  # where a model does not tell
 
 
@@ -228,7 +230,7 @@ def _set_aside(made: Rows, clock: Clock) -> pa.Table:
     if isinstance(bad, DataFrame):
         bad = to_arrow(bad.drop("vector").dropDuplicates(["object_id", "event_id", "fingerprint"]))
     firsts = {(row["object_id"], row["event_id"], row["fingerprint"]): row for row in reversed(bad.to_pylist())}
-    known = {"attempts": 1, "quarantined_at": clock(), "payload": None, "event_seq": None}
+    known = {"attempts": 1, "quarantined_at": clock(), "payload": None, **dict.fromkeys(_UNKNOWN)}
     columns = QUARANTINE.columns
     rows = [{name: known[name] if name in known else row[name] for name in columns} for row in firsts.values()]
     return pa.Table.from_pylist(rows, pa.schema([QUARANTINE.schema.field(name) for name in columns]))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import StructType
 
-_LONG_TEXT: Final = {"text", "detail", "payload", "meta"}
+_LONG_TEXT: Final = {"text", "detail", "payload", "meta", "extra"}
 
 
 def iceberg_schema(schema: pa.Schema) -> "Schema":
