@@ -40,9 +40,9 @@ def test_the_package_exports_these_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "close", "customers", "export", "flow", "get", "iter_put", "iter_put_lines", "label", "ls", "models", "pending",
-        "put", "put_lines", "put_rows", "put_text", "quarantine", "run", "search", "settings", "show", "spark", "sql",
-        "status", "table", "thread", "trace", "upkeep", "watch",
+        "access", "close", "customers", "export", "flow", "get", "iter_put", "iter_put_lines", "journal", "label", "ls",
+        "models", "open_object", "pending", "put", "put_lines", "put_rows", "put_text", "quarantine", "run", "search",
+        "settings", "show", "spark", "sql", "status", "table", "thread", "trace", "upkeep", "view", "watch",
     } | FORMER_NAMES  # fmt: skip
     assert public(LakeModels) == {
         "activate", "better", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",

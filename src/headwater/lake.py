@@ -16,6 +16,7 @@ from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.ref import AsOf, to_ref
 from headwater.errors import NotFound
+from headwater.facets.access import LakeAccess
 from headwater.facets.former_names import FormerNames
 from headwater.facets.labelling import Labelling
 from headwater.facets.models import LakeModels
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.flow.answer import SearchAnswer
     from headwater.flow.drive.pending import Pending
     from headwater.upkeep.labels import Facts
+    from headwater.upkeep.object_view import ObjectBytes
     from headwater.upkeep.run import Ran
 
 
@@ -153,6 +155,11 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         return LakeModels(self._parts)
 
     @property
+    def access(self) -> LakeAccess:
+        """Who may look in from afar: make a token, list them, revoke one."""
+        return LakeAccess(self._parts)
+
+    @property
     def quarantine(self) -> LakeQuarantine:
         """What could not be processed: called, it is listed; retry, dismiss."""
         return LakeQuarantine(self._parts)
@@ -177,6 +184,24 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         parts = self._parts
         found = trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
         return {**found, "labels": shown_labels(parts.ledger, found["object"]["id"])}
+
+    def view(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
+        """As `trace`, with what every model said of the object, side by side, and what that took."""
+        from headwater.upkeep.object_view import view_object
+
+        return view_object(self._parts, id, customer, to_ref(as_of))
+
+    def open_object(self, id: str, *, customer: str | None = None) -> "ObjectBytes":
+        """The raw bytes, to be read from anywhere on: `b"".join(lake.open_object(id).read(1000, 500))`."""
+        from headwater.upkeep.object_view import open_object
+
+        return open_object(self._parts.reader, self._parts.raw_store, id, customer)
+
+    def journal(self, *, limit: int = 50) -> list[dict[str, Any]]:
+        """What was run, the latest first: when, how it ended, what it did, what its models did and cost."""
+        from headwater.upkeep.runs_table import list_runs
+
+        return list_runs(self._parts.ledger, limit)
 
     def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.

@@ -55,6 +55,8 @@ COMMANDS: Final = (
     "migrate",
     "backup",
     "restore",
+    "serve",
+    "token",
     "metrics",
     "submit",
     "up",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headwater.clock import parse_time
+from headwater.clock import parse_time, to_text
 from headwater.domain.tables import TIMESTAMP
 from headwater.storage.ledger.dismissals import read_dismissals
 from headwater.storage.ledger.labels import read_labels
@@ -47,6 +47,23 @@ _SUMS: Final = ("calls", "remembered", "faults", "model_seconds", "tokens", "cos
 def runs_table(ledger: Ledger) -> pa.Table:
     """One row a run and model; runs without a model call have one row with nulls."""
     return pa.Table.from_pylist([row for run in ledger.runs(_ALL) for row in _rows(run)], schema=SCHEMA)
+
+
+def list_runs(ledger: Ledger, limit: int) -> list[dict[str, Any]]:
+    """The latest first, with their models as a list."""
+    return [
+        {
+            "run": run.id,
+            "kind": run.kind,
+            "started_at": to_text(run.started_at),
+            "finished_at": to_text(run.finished_at) if run.finished_at else None,
+            "seconds": (run.finished_at - run.started_at).total_seconds() if run.finished_at else None,
+            "outcome": run.outcome,
+            "detail": {name: value for name, value in run.detail.items() if name != "models"},
+            "models": [_of_model(tag, spent) for tag, spent in (run.detail.get("models") or {}).items()],
+        }
+        for run in ledger.runs(limit)
+    ]
 
 
 def dismissals_table(ledger: Ledger) -> pa.Table:

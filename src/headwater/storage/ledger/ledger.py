@@ -44,6 +44,13 @@ _SCHEMA: Final = (
         id {row_id}, kind text not null, about text not null, steps text not null, begun_at text not null,
         finished_at text, outcome text)""",
     "create index if not exists plans_unfinished on plans (kind, id) where outcome is null",
+    # Who may look in from afar, and what they did: neither travels with a backup, or what was revoked would come back.
+    """create table if not exists tokens (
+        id text primary key, name text not null, role text not null, customers text not null, digest text not null,
+        made_at text not null, expires_at text, revoked_at text)""",
+    """create table if not exists audit (
+        id {row_id}, at text not null, token text, role text, client text not null, action text not null,
+        status integer not null, detail text not null)""",
     """create table if not exists plan_steps (
         plan bigint not null, number bigint not null, begun_at text not null, ended_at text, result text,
         primary key (plan, number))""",

@@ -1,0 +1,100 @@
+"""Object view: an object as one looks at it: its bytes to read in stretches, and what every model made of it.
+
+Reads   every table, by object; raw store; the ledger's labels; starts no JVM
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headwater.domain.modality import INLINE
+from headwater.domain.ref import Ref
+from headwater.domain.tables import EVENTS, METADATA, TEXT_TABLES
+from headwater.errors import NotFound
+from headwater.storage.query.plain_rows import to_plain, to_rows
+from headwater.storage.query.reader import scan
+from headwater.storage.raw.store import RawStore
+from headwater.storage.tables.catalog import Tables
+from headwater.storage.tables.row_filter import RowFilter
+from headwater.upkeep.labels import shown_labels
+from headwater.upkeep.lineage import find_object, trace
+from headwater.upkeep.parts import Parts
+
+_TEXT: Final = (
+    "step", "model", "fingerprint", "derived_at", "text", "language", "confidence", "segments", "model_seconds",
+    "tokens", "cost", "attempts",
+)  # fmt: skip
+_MEASURED: Final = (
+    "model", "fingerprint", "size", "duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec",
+    "tier",
+)  # fmt: skip
+_EVENT: Final = ("object_id", "customer", "modality", "pointer", "text", "first_of_object")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectBytes:
+    """The raw bytes of an object, to be read from anywhere on. `customer` says whose they are."""
+
+    id: str
+    customer: str
+    modality: str
+    content_type: str
+    checksum: str
+    size: int
+    _store: RawStore
+    _text: bytes | None = None
+
+    def read(self, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """A stretch of them, in pieces, unverified: a whole object is verified by `lake.get`."""
+        if self._text is not None:
+            end = None if size is None else offset + size
+            return iter([self._text[offset:end]])
+        return self._store.chunks(self.id, offset, self.size - offset if size is None else size)
+
+
+def open_object(catalog: Tables, raw_store: RawStore, name: str, customer: str | None = None) -> ObjectBytes:
+    """NotFound where nothing bears that id, of that customer if one is named."""
+    object_id = find_object(catalog, name, customer)
+    whose: RowFilter = {"object_id": object_id, **({"customer": customer} if customer else {})}
+    rows = to_rows(scan(catalog, EVENTS.name, _EVENT, whose))
+    first = next((row for row in rows if row["first_of_object"]), None)
+    if first is None:
+        raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
+    pointer = first["pointer"]
+    text = (first["text"] or "").encode() if first["modality"] in INLINE else None
+    size = len(text) if text is not None else int(pointer["size"] or 0)
+    about = (object_id, first["customer"], first["modality"], pointer["content_type"] or "", pointer["checksum"] or "")
+    return ObjectBytes(*about, size, raw_store, text)
+
+
+def view_object(parts: Parts, name: str, customer: str | None, as_of: Ref | None = None) -> dict[str, Any]:
+    """What `trace` tells, with `metadata` and `texts`: a line for each model, `active` where readers see it."""
+    found = trace(parts.reader, parts.index, parts.raw_store, name, as_of, customer).to_dict()
+    object_id, event = found["object"]["id"], found["event"] or {}
+    where: RowFilter = {"object_id": object_id, **({"customer": event["customer"]} if event else {})}
+    hidden = parts.book().hidden()
+    texts = [
+        {"table": table.short_name, "active": row["fingerprint"] not in hidden, **row}
+        for table in TEXT_TABLES
+        for row in _plain(parts.reader, table.name, _TEXT, where)
+    ]
+    texts.sort(key=lambda row: (row["table"], not row["active"], row["model"]))
+    measured = _plain(parts.reader, METADATA.name, _MEASURED, where)
+    shown = [row for row in measured if row["fingerprint"] not in hidden] or measured
+    return {
+        **found,
+        "labels": shown_labels(parts.ledger, object_id),
+        "metadata": {name: value for name, value in shown[-1].items() if value is not None} if shown else {},
+        "texts": texts,
+        "cost": {
+            "model_seconds": round(sum(row["model_seconds"] or 0.0 for row in texts), 3),
+            "tokens": sum(row["tokens"] or 0 for row in texts),
+            "money": sum(row["cost"] or 0.0 for row in texts),
+            "bytes": found["object"].get("size"),
+        },
+    }
+
+
+def _plain(catalog: Tables, table: str, columns: tuple[str, ...], where: RowFilter) -> list[dict[str, Any]]:
+    rows = to_rows(scan(catalog, table, columns, where))
+    return [{name: to_plain(value) for name, value in row.items()} for row in rows]

@@ -1,0 +1,79 @@
+"""Media: an object's bytes for a player: stretches of them, as a kind that no browser takes for a page.
+
+What is no sound, picture or film is downloaded: whatever an object claims to be, nothing of it runs.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from headwater.errors import InvalidRequest
+from headwater.upkeep.object_view import ObjectBytes
+from headwater.web.asked import Asked
+
+router = APIRouter()
+PLAYED: Final = frozenset(
+    {
+        "audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac",
+        "audio/webm", "video/mp4", "video/webm", "video/ogg", "video/quicktime", "image/png", "image/jpeg",
+        "image/gif", "image/webp", "image/avif",
+    }
+)  # fmt: skip
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+@router.get("/media/{id:path}", include_in_schema=False, name="media")
+def media(request: Request, id: str) -> Response:
+    with request.app.state.lakes.lent() as lake:
+        asked = Asked(lake, request.state.visitor, dict(request.query_params), {})
+        found: ObjectBytes = asked.of_any_customer(lambda customer: lake.open_object(id, customer=customer))
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "private, max-age=3600",
+            "ETag": f'"{found.checksum}"',
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+        }
+        played = found.content_type in PLAYED and "download" not in request.query_params
+        kind = found.content_type if played else "application/octet-stream"
+        if not played:
+            name = found.id.rpartition("/")[2]
+            headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name)}"
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        start, end = stretch(request.headers.get("range"), found.size)
+        if start is None:
+            return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{found.size}"})
+        status = 200
+        if end is not None:
+            status, headers["Content-Range"] = 206, f"bytes {start}-{end - 1}/{found.size}"
+        size = (found.size if end is None else end) - start
+        headers["Content-Length"] = str(size)
+    # Stores are read by many threads at once: the lake is not kept for as long as somebody listens.
+    return StreamingResponse(_exactly(found, start, size), status, headers, kind)
+
+
+def stretch(asked: str | None, size: int) -> tuple[int | None, int | None]:
+    """From where to where: (0, None) is the whole, (None, None) what there is not. Of several stretches, the whole."""
+    if asked is None:
+        return 0, None
+    known = _RANGE.fullmatch(asked.strip())
+    if known is None:
+        if asked.strip().startswith("bytes="):
+            return 0, None
+        raise InvalidRequest("Range is asked for as bytes=FROM-TO.")
+    first, last = known.groups()
+    if first:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+    elif last:
+        start, end = max(0, size - int(last)), size
+    else:
+        return 0, None
+    return (start, end) if start < end else (None, None)
+
+
+def _exactly(found: ObjectBytes, start: int, size: int) -> Iterator[bytes]:
+    yield from found.read(start, size)

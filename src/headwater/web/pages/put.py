@@ -1,0 +1,17 @@
+"""Put: drag files in or paste a text, and see them go through the stages."""
+
+from typing import Any
+
+from headwater.domain.access import WRITER
+from headwater.web.asked import Asked
+from headwater.web.page import Page
+
+
+def ask(asked: Asked) -> dict[str, Any]:
+    known = [row["customer"] for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
+    default = asked.lake.settings.text("put.customer")
+    stages = asked.lake.flow() if asked.visitor.sees_all else []
+    return {"known_customers": known, "customer": asked.customer or default or "", "stages": stages}
+
+
+PAGE = Page("put", "/put", "Put", ask, role=WRITER)

@@ -1,0 +1,83 @@
+"""Server: the web face of one lake on an address, until it is told to stop."""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from headwater.errors import InvalidRequest, Unavailable
+from headwater.lake import Lake
+from headwater.web.app import build_app
+from headwater.web.jobs import Jobs
+from headwater.web.lakes import Lakes
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+PORT: Final = 8472
+_LAKES: Final = 4
+
+
+def serve(
+    open_lake: Callable[[], Lake],
+    directory: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    names: tuple[str, ...] = (),
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """`names` are those by which a proxy asks; `ready` is told the address once it answers."""
+    if not _is_loopback(host) and not names:
+        raise InvalidRequest(
+            f"On {host} others can come in. Say by which name they do: --name lake.example.com, and put TLS before it."
+        )
+    jobs = Jobs(directory)
+    app = build_app(Lakes(open_lake, _LAKES), jobs, LOOPBACK | {host} | frozenset(names))
+    with _bound(host, port) as bound:
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{bound.getsockname()[1]}"
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=3,
+            h11_max_incomplete_event_size=32 << 10,
+            limit_concurrency=500,
+        )
+        server = _Server(config, lambda: ready(address) if ready else None)
+        server.run(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Taken before anything is loaded, so that who cannot have it is told at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise Unavailable(f"{host}:{port} cannot be had: {error.strerror}. Choose another: --port 0") from error
+    return taken
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

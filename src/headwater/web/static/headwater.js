@@ -1,0 +1,181 @@
+// What a page can do beyond links and forms. Nothing that came from the lake is ever taken for markup: text only.
+"use strict";
+
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const say = (element, text) => { if (element) element.textContent = text; };
+
+// "/" goes to the search box, as people expect it.
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {
+    event.preventDefault();
+    (document.querySelector(".box input") || document.querySelector(".find input"))?.focus();
+  }
+});
+
+// Boxes are told in the picture's own points.
+for (const svg of all("svg[data-boxes]")) {
+  const image = svg.parentElement.querySelector("img");
+  const fit = () => svg.setAttribute("viewBox", `0 0 ${image.naturalWidth || 1} ${image.naturalHeight || 1}`);
+  image.complete ? fit() : image.addEventListener("load", fit);
+}
+
+// A player begins where the words are; its transcript runs along.
+for (const player of all("audio[data-start], video[data-start]")) {
+  const start = Number(player.dataset.start);
+  if (start) player.addEventListener("loadedmetadata", () => { player.currentTime = start; }, { once: true });
+}
+const followed = document.querySelector("[data-follow]");
+if (followed) {
+  const lines = all("li[data-from]");
+  followed.addEventListener("timeupdate", () => {
+    for (const line of lines) {
+      const now = followed.currentTime >= Number(line.dataset.from) && followed.currentTime < Number(line.dataset.to);
+      line.classList.toggle("now", now);
+    }
+  });
+  document.addEventListener("click", (event) => {
+    const jump = event.target.closest("[data-jump]");
+    if (!jump) return;
+    followed.currentTime = Number(jump.dataset.jump);
+    followed.play();
+  });
+}
+
+async function call(method, url, body, headers = {}) {
+  const options = { method, headers };
+  if (body instanceof FormData) options.body = body;
+  else if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers = { "Content-Type": "application/json", ...headers };
+  }
+  const answer = await fetch(url, options);
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(told.error ? told.error.message : `${answer.status}`);
+  return told;
+}
+
+// Buttons that do something: what they did is told beside them.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-post], [data-delete], [data-dismiss]");
+  if (!button) return;
+  if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return;
+  const said = button.parentElement.querySelector(".said") || button;
+  let request;
+  if (button.dataset.dismiss) {
+    const because = window.prompt(`Why may ${button.dataset.dismiss} be let go?`);
+    if (!because) return;
+    request = ["POST", "/api/v1/quarantine/dismissals", { ids: [button.dataset.dismiss], because }];
+  } else if (button.dataset.delete) request = ["DELETE", button.dataset.delete];
+  else request = ["POST", button.dataset.post, button.dataset.body ? JSON.parse(button.dataset.body) : undefined];
+  button.disabled = true;
+  try {
+    const told = await call(...request);
+    if (told.command) say(said, `job ${told.id}: ${told.command} …`);
+    else window.location.reload();
+  } catch (error) {
+    say(said, error.message);
+  } finally {
+    button.disabled = false;
+  }
+});
+
+for (const form of all("form[data-label]")) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const given = new FormData(form);
+    try {
+      await call("POST", form.dataset.label, { labels: { [given.get("key")]: given.get("value") } });
+      window.location.reload();
+    } catch (error) {
+      say(form.querySelector(".said"), error.message);
+    }
+  });
+}
+
+const put = document.getElementById("put");
+if (put) {
+  const drop = document.getElementById("drop");
+  const files = document.getElementById("files");
+  const landed = document.getElementById("landed");
+  for (const name of ["dragenter", "dragover"]) {
+    drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
+  }
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    files.files = event.dataTransfer.files;
+  });
+  put.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const said = document.getElementById("said");
+    const given = new FormData(put);
+    if (!files.files.length) given.delete("files");
+    for (const name of ["text", "thread"]) if (!given.get(name)) given.delete(name);
+    say(said, "Sending …");
+    try {
+      const told = await call("POST", put.action, given);
+      say(said, `${told.results.length} sent.`);
+      for (const result of told.results) {
+        const line = document.createElement("li");
+        if (result.path) {
+          const link = document.createElement("a");
+          link.href = `/object/${result.path.split("/").map(encodeURIComponent).join("/")}`;
+          link.textContent = result.path;
+          line.append(`${result.status}: `, link);
+        } else line.textContent = `${result.name}: ${result.error ? result.error.message : result.reason}`;
+        landed.prepend(line);
+      }
+      put.querySelector("textarea").value = "";
+      files.value = "";
+    } catch (error) {
+      say(said, error.message);
+    }
+  });
+}
+
+// What goes on, by one look for all pages.
+const live = document.getElementById("live");
+if (live) {
+  const source = new EventSource("/live");
+  source.addEventListener("state", (event) => {
+    const state = JSON.parse(event.data);
+    if (state.down) { say(live, "a part is down"); return; }
+    let waits = 0;
+    for (const stage of state.flow) {
+      waits += stage.pending || 0;
+      for (const shown of all(`[data-stage="${stage.name}"]`)) {
+        say(shown.querySelector("[data-pending]"), stage.pending === null ? "–" : stage.pending.toLocaleString("en"));
+        shown.classList.toggle("busy", Boolean(stage.pending));
+      }
+    }
+    const job = state.jobs[0];
+    const atWork = job && job.exit_code === null;
+    say(live, atWork ? `${job.command} at work` : waits ? `${waits.toLocaleString("en")} waiting` : "all done");
+    for (const shown of all("[data-job]")) {
+      if (!job) continue;
+      say(shown, atWork ? `job ${job.id}: ${job.command} … ${job.said}` : `job ${job.id}: ${job.command} ${job.exit_code === 0 ? "done" : `ended with ${job.exit_code}: ${job.said}`}`);
+    }
+    const jobs = document.getElementById("jobs");
+    if (jobs) {
+      jobs.replaceChildren(...state.jobs.map((each) => {
+        const card = document.createElement("li");
+        card.className = "card";
+        const head = document.createElement("p");
+        head.textContent = `job ${each.id}: ${each.command}, by ${each.by}: ${each.exit_code === null ? "at work" : each.exit_code === 0 ? "done" : `ended with ${each.exit_code}`} ${each.said}`;
+        card.append(head);
+        if (each.result) {
+          const details = document.createElement("details");
+          const summary = document.createElement("summary");
+          summary.textContent = "its answer";
+          const answer = document.createElement("pre");
+          answer.textContent = JSON.stringify(each.result, null, 1);
+          details.append(summary, answer);
+          card.append(details);
+        }
+        return card;
+      }));
+    }
+  });
+  source.onerror = () => say(live, "not connected");
+}
