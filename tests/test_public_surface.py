@@ -10,7 +10,9 @@ from typing import Any
 import headwater
 import headwater.demo.tour
 import headwater.stack.stack
+import headwater.web.server
 from headwater.cli.main import COMMANDS
+from headwater.facets.access import LakeAccess
 from headwater.facets.former_names import FormerNames
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
@@ -44,6 +46,7 @@ def test_a_lake_mirrors_the_commands() -> None:
         "models", "open_object", "pending", "put", "put_lines", "put_rows", "put_text", "quarantine", "run", "search",
         "settings", "show", "spark", "sql", "status", "table", "thread", "trace", "upkeep", "view", "watch",
     } | FORMER_NAMES  # fmt: skip
+    assert public(LakeAccess) == {"audit", "list", "make", "note", "revoke", "visitor"}
     assert public(LakeModels) == {
         "activate", "better", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
     }  # fmt: skip
@@ -82,7 +85,12 @@ def find(dotted: str) -> Any:
     return found
 
 
-FACETS = {(Lake, "models"): LakeModels, (Lake, "quarantine"): LakeQuarantine, (Lake, "upkeep"): LakeUpkeep}
+FACETS = {
+    (Lake, "access"): LakeAccess,
+    (Lake, "models"): LakeModels,
+    (Lake, "quarantine"): LakeQuarantine,
+    (Lake, "upkeep"): LakeUpkeep,
+}
 
 
 def test_every_command_has_its_python_twin() -> None:
@@ -97,12 +105,13 @@ def test_every_command_has_its_python_twin() -> None:
 
 def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_others() -> None:
     told = {name for names in twins().values() for name in names}
-    lake = {f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"models", "quarantine", "upkeep"}}
+    lake = {f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"access", "models", "quarantine", "upkeep"}}
     facets = {f"lake.{facet}.{name}" for (_, facet), kind in FACETS.items() for name in public(kind)}
     functions = {f"headwater.{name}" for name in headwater.__all__}
     assert (lake | facets | functions) - told == {
-        "headwater.Lake", "headwater.__version__", "headwater.open", "lake.close", "lake.models.book",
-        "lake.models.step_of", "lake.pending", "lake.spark", "lake.table", "lake.upkeep.serve_metrics",
+        "headwater.Lake", "headwater.__version__", "headwater.open", "lake.access.note", "lake.access.visitor",
+        "lake.close", "lake.journal", "lake.models.book", "lake.models.step_of", "lake.open_object", "lake.pending",
+        "lake.spark", "lake.table", "lake.upkeep.serve_metrics", "lake.view",
     }  # fmt: skip
 
 

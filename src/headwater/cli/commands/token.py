@@ -10,16 +10,24 @@ from headwater.domain.access import ROLES
 
 @click.group(
     short_help="Who may look in by headwater serve.",
-    help="Tokens for the pages and the HTTP API. A reader looks, a writer also puts and labels, an admin also tends "
-    "the lake. A token is told once; the lake keeps only its hash.",
+    help="Tokens for the pages and the HTTP API; without a word more, those that there are. A reader looks, a writer "
+    "also puts and labels, an admin also tends the lake. A token is told once; the lake keeps only its hash.",
     epilog="""Examples:
 
 \b
   headwater token new reader --customer acme --days 30
   headwater token revoke 1f2e3d4c""",
+    invoke_without_command=True,
 )
-def command() -> None:
-    pass
+@with_session
+def command(session: Session) -> None:
+    context = click.get_current_context()
+    if context.invoked_subcommand is None:
+        with session.open() as lake:
+            session.show({"tokens": lake.access.list()}, _draw_list)
+        return
+    sets = tuple(f"{name}={value}" for name, value in session.options.items())
+    context.obj = {"lake": session.named, "as_json": session.as_json, "sets": sets}
 
 
 @command.command("new", help="Make a token and tell it, this once.")
@@ -31,13 +39,6 @@ def command() -> None:
 def new(session: Session, role: str, name: str, customers: tuple[str, ...], days: float | None) -> None:
     with session.open() as lake:
         session.show(lake.access.make(role, name=name, customers=customers, days=days), _draw_new)
-
-
-@command.command("list", help="Every token there was.")
-@with_session
-def list_tokens(session: Session) -> None:
-    with session.open() as lake:
-        session.show({"tokens": lake.access.list()}, _draw_list)
 
 
 @command.command("revoke", help="Let nobody in by it any more. ID is a token's id, or the token.")

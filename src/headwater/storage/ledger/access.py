@@ -52,7 +52,7 @@ def revoke_token(ledger: Ledger, identity: str, now: datetime) -> Token:
         run("update tokens set revoked_at = ? where id = ? and revoked_at is null", (to_text(now), identity))
     found = read_tokens(ledger, identity)
     if not found:
-        raise NotFound(f"There is no token {identity}. See: headwater token list")
+        raise NotFound(f"There is no token {identity}. See: headwater token")
     return found[0]
 
 

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from headwater.domain.modality import Modality
 from headwater.errors import InvalidRequest
-from headwater.web.api import find_hits, find_objects
 from headwater.web.asked import Asked
+from headwater.web.finding import find_hits, find_objects
 from headwater.web.page import Page
 
 MODALITIES: Final = [modality.value for modality in Modality]
