@@ -342,8 +342,8 @@ def test_of_files_with_one_id_the_first_row_wins_whoever_is_stored_sooner(lake: 
 def test_ids_of_an_import_are_kept_on_disk_and_not_in_memory() -> None:
     seen = SeenRows()
     for start in range(0, 300_000, 5_000):
-        assert not any(seen.add([SeenRow(f"id-{n}", n, 0, n) for n in range(start, start + 5_000)]))
-    assert seen.add([SeenRow("id-7", 7, 1, 1), SeenRow("id-8", 0, 1, 2), SeenRow("new", 0, 1, 3)]) == [
+        assert not any(seen.add([SeenRow(hash(f"id-{n}"), n, 0, n) for n in range(start, start + 5_000)]))
+    assert seen.add([SeenRow(hash("id-7"), 7, 1, 1), SeenRow(hash("id-8"), 0, 1, 2), SeenRow(hash("new"), 0, 1, 3)]) == [
         Earlier(True, 0, 7), Earlier(False, 0, 8), None,
     ]  # fmt: skip
     seen.close()

@@ -5,7 +5,7 @@ Keeps   two hashes and a line for each row: some 30 bytes, of which 16 MB stay i
 """
 
 import sqlite3
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headwater.errors import Unavailable
@@ -17,10 +17,11 @@ _TABLE: Final = """create table seen (
 
 
 class SeenRow(NamedTuple):
-    """A row by what makes it the same, what it says, and where it stands: the number of its source, and its line."""
+    """A row by the hash of what makes it the same and of what it says, and where it stands: the number of its source,
+    and its line."""
 
-    key: Hashable
-    content: Hashable
+    key: int
+    content: int
     source: int
     line: int
 
@@ -49,14 +50,13 @@ class SeenRows:
 
     def add(self, rows: Sequence[SeenRow]) -> list[Earlier | None]:
         """For each, in order, the one that came before it, if any. A batch may hold an id more than once."""
-        hashed = [(hash(row.key), hash(row.content), row.source, row.line) for row in rows]
         before = self._database.total_changes
-        paged = sorted(hashed, key=lambda row: row[0])  # neighbours share pages; the order of one key's rows stays
+        paged = sorted(rows, key=lambda row: row[0])  # neighbours share pages; the order of one key's rows stays
         try:
             self._database.executemany("insert into seen values (?, ?, ?, ?) on conflict do nothing", paged)
             if self._database.total_changes - before == len(rows):
                 return [None] * len(rows)
-            return [self._earlier(*row) for row in hashed]
+            return [self._earlier(*row) for row in rows]
         except sqlite3.OperationalError as error:
             raise Unavailable(
                 f"The ids of an import find no room in the temporary directory: {error}. "
