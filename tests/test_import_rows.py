@@ -343,9 +343,8 @@ def test_ids_of_an_import_are_kept_on_disk_and_not_in_memory() -> None:
     seen = SeenRows()
     for start in range(0, 300_000, 5_000):
         assert not any(seen.add([SeenRow(hash(f"id-{n}"), n, 0, n) for n in range(start, start + 5_000)]))
-    assert seen.add([SeenRow(hash("id-7"), 7, 1, 1), SeenRow(hash("id-8"), 0, 1, 2), SeenRow(hash("new"), 0, 1, 3)]) == [
-        Earlier(True, 0, 7), Earlier(False, 0, 8), None,
-    ]  # fmt: skip
+    again = [SeenRow(hash("id-7"), 7, 1, 1), SeenRow(hash("id-8"), 0, 1, 2), SeenRow(hash("new"), 0, 1, 3)]
+    assert seen.add(again) == [Earlier(True, 0, 7), Earlier(False, 0, 8), None]
     seen.close()
 
 

@@ -4,11 +4,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lakes import parts_of
 
 from headwater import lake as lakes
+from headwater.cli.main import main
 from headwater.clock import utc_now
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.errors import Conflict, InvalidRequest
@@ -80,6 +82,14 @@ def test_a_model_is_found_in_the_lakes_directory_and_where_the_user_stands(
             assert load_model(f"{name}:Whisper", lake.settings.models).run([None])[0].text == "hello"
             told = fitting(lake.settings, ModelBook()).models[f"{name}:Whisper"]
             assert told["source_directory"] == str(place), "workers and their children are told where it lies"
+
+
+def test_a_run_with_a_model_that_is_not_there_says_nothing_of_spark(tmp_path: Path, capsys: Any) -> None:
+    lakes.init(tmp_path / "lake").close()
+    for given in (["put", "--text", "hello", "--customer", "acme"], ["run", "--once", "--set", "models.embed=nowhere"]):
+        code = main(["--lake", str(tmp_path / "lake"), *given])
+    shown = capsys.readouterr().err
+    assert code == InvalidRequest.exit_code and "nowhere" in shown and "Starting" not in shown
 
 
 def test_a_model_that_is_not_there_is_said_before_spark_is_started(tmp_path: Path) -> None:

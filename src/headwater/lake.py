@@ -140,14 +140,16 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         report: Callable[[str, int], None] | None = None,
         stop: threading.Event | None = None,
         listen: Callable[[str], None] | None = None,
+        on_start: Callable[[], None] | None = None,
     ) -> "Ran":
         """Bring what is pending through the stages; with `once=False`, go on until `stop` is set.
 
-        `listen` hears each line of logs/headwater.jsonl as it is written.
+        `listen` hears each line of logs/headwater.jsonl as it is written. `on_start` is called where Spark is about to
+        start: something is pending, and the models are checked.
         """
         from headwater.upkeep.run import run
 
-        return run(self._parts, once=once, report=report, stop=stop, listen=listen)
+        return run(self._parts, once=once, report=report, stop=stop, listen=listen, on_start=on_start)
 
     @property
     def models(self) -> LakeModels:

@@ -65,7 +65,12 @@ class FormerNames(ABC):
         return self.quarantine.dismiss(*ids, reason=reason, because=because, by=by, undo=undo)
 
     def retry(
-        self, reason: str | None = None, *, model: str | None = None, report: "Report | None" = None
+        self,
+        reason: str | None = None,
+        *,
+        model: str | None = None,
+        report: "Report | None" = None,
+        on_start: Callable[[], None] | None = None,
     ) -> "Retried":
         """Now `lake.quarantine.retry`."""
-        return self.quarantine.retry(reason, model=model, report=report)
+        return self.quarantine.retry(reason, model=model, report=report, on_start=on_start)

@@ -1,5 +1,6 @@
 """`lake.quarantine`: what could not be processed, and the ways out. Each method calls one function."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headwater.components import Components
@@ -37,9 +38,15 @@ class LakeQuarantine:
         return dismiss_rows(self._parts, ids, reason, because=because, by=by, undo=undo)
 
     def retry(
-        self, reason: str | None = None, *, model: str | None = None, report: "Report | None" = None
+        self,
+        reason: str | None = None,
+        *,
+        model: str | None = None,
+        report: "Report | None" = None,
+        on_start: Callable[[], None] | None = None,
     ) -> "Retried":
-        """Derive again what is quarantined, by another model if one is named; then carry what came of it on."""
+        """Derive again what is quarantined, by another model if one is named; then carry what came of it on.
+        `on_start` is called where Spark is about to start."""
         from headwater.upkeep.run import retry
 
-        return retry(self._parts, reason, model, report)
+        return retry(self._parts, reason, model, report, on_start)

@@ -1,6 +1,7 @@
 """`headwater retry`"""
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,10 +26,9 @@ def command(session: Session, reason: str | None, model: str | None) -> None:
     reason = check_reason(reason) if reason else None
     with session.open() as lake:
         step = lake.models.step_of(model) if model else None  # an unknown one is refused before anything starts
-        if lake.status()["quarantined"]:
-            session.note("Starting Spark …")
         with Bars({}) as bars:
-            retried = lake.quarantine.retry(reason, model=model, report=bars.advance)
+            start = partial(session.note, "Starting Spark …")
+            retried = lake.quarantine.retry(reason, model=model, report=bars.advance, on_start=start)
         hidden = model is not None and step is not None and not _is_seen(lake, step, model)
     session.show(asdict(retried), lambda document: _draw(document, (step, model) if hidden else None))
 

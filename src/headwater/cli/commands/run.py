@@ -29,13 +29,13 @@ def command(session: Session, once: bool, master: str | None, metrics_port: int 
     options = {"spark.master": master} if master else {}
     with stoppable() as stop, session.open(**options) as lake, _metrics(session, metrics_port):
         pending = lake.pending()
-        if pending or not once:
-            session.note("Starting Spark …" if once else "Starting Spark. Ctrl-C stops it; nothing is lost.")
+        told = "Starting Spark …" if once else "Starting Spark. Ctrl-C stops it; nothing is lost."
+        start = partial(session.note, told)
         if verbose:
-            ran = lake.run(once=once, stop=stop, listen=session.note)
+            ran = lake.run(once=once, stop=stop, listen=session.note, on_start=start)
         else:
             with Bars(totals(pending) if once else {}) as bars:
-                ran = lake.run(once=once, report=bars.advance, stop=stop)
+                ran = lake.run(once=once, report=bars.advance, stop=stop, on_start=start)
         interrupted = once and stop.is_set()
         session.show(asdict(ran), partial(draw, interrupted=interrupted))
         if interrupted:
