@@ -188,7 +188,7 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         return {**found, "labels": shown_labels(parts.ledger, found["object"]["id"])}
 
     def view(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
-        """As `trace`, with what every model said of the object, side by side, and what that took."""
+        """As `trace`, without what holds the rows; with what every model said, side by side, and what that took."""
         from headwater.upkeep.object_view import view_object
 
         return view_object(self._parts, id, customer, to_ref(as_of))

@@ -1,6 +1,6 @@
 """One table of a lake in the form that its reader works with: Arrow, pandas, DuckDB or Spark."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.components import Components
 from headwater.domain import tables
@@ -36,6 +36,13 @@ class TableReader:
     def snapshot(self) -> "SnapshotRead":
         """The one that is read: its id and when it was committed. NotFound where the table has none."""
         return self._at(self._as_of or Ref(name=MAIN)).snapshots[0]
+
+    def about(self) -> "dict[str, Any]":
+        """What it is made of: columns, snapshots, files by size beside what maintenance aims at. From metadata alone."""
+        from headwater.upkeep.table_view import view_table
+
+        read = self._at(self._as_of) if self._as_of else self._parts.reader
+        return view_table(read, self._parts.settings, self.table)
 
     def to_arrow(self) -> "pa.Table":
         from headwater.storage.query.reader import scan, seen

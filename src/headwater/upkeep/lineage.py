@@ -8,7 +8,7 @@ printed. Columns that are not needed, vectors above all, are not read; files are
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -80,25 +80,45 @@ def trace(
     With a ref it is what the tables told then. Whether the bytes are there, which vectors are in the index and what
     holds the rows is as it is now.
     """
+    return look_up(lake, index, raw_store, name, as_of, customer)[0]
+
+
+def look_up(
+    lake: catalogs.Tables,
+    index: VectorIndex,
+    raw_store: RawStore,
+    name: str,
+    as_of: Ref | None = None,
+    customer: str | None = None,
+    *,
+    columns: Mapping[Table, Sequence[str]] | None = None,
+    with_refs: bool = True,
+) -> tuple[Trace, dict[Table, list[Row]]]:
+    """The trace, without what holds its rows if nobody wants to know, and the derived rows that it was told by, with
+    more of their `columns` if they are named."""
     past = TablesAt(lake, as_of, [table.name for table in TABLES]) if as_of else None
     catalog = past or lake
     asked, object_id = _resolve(catalog, name, customer, as_of)
     events = _events(catalog, object_id)
     refused = _refused(catalog, object_id, asked, events[0]["customer"] if events else customer)
     where = _where(object_id, events)
-    derived = {table: _rows(catalog, table, _MADE, where) for table in (METADATA, *TEXT_TABLES)}
+    wanted = columns or {}
+    derived = {
+        table: _rows(catalog, table, (*_MADE, *wanted.get(table, ())), where) for table in (METADATA, *TEXT_TABLES)
+    }
     chunks = sorted(_rows(catalog, EMBEDDINGS, _CHUNK, where), key=lambda row: (row["source_table"], row["chunk"]))
     with_rows = [table for table, rows in ((EVENTS, events), *derived.items(), (EMBEDDINGS, chunks)) if rows]
     indexed = index.position()
-    return Trace(
+    told = Trace(
         object=_object(raw_store, object_id, events, refused),
         event=_event(next((row for row in events if row["event_id"] == asked), events[0])) if events else None,
         derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
         vectors=tuple(_vector(row, indexed) for row in chunks),
         quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
-        refs=tuple(ref for table in with_rows for ref in _refs(lake, table, where)),
+        refs=tuple(ref for table in with_rows for ref in _refs(lake, table, where)) if with_refs else (),
         as_of=past.to_dict() if past else None,
     )
+    return told, derived
 
 
 def find_object(catalog: catalogs.Tables, name: str, customer: str | None = None) -> str:
@@ -224,7 +244,8 @@ def _object(raw_store: RawStore, object_id: str, events: Sequence[Row], refused:
 
 
 def _derived(table: Table, object_id: str, row: Row) -> Row:
-    return _plain({"table": table.name, "id": f"{object_id}#{row['step']}.{row['fingerprint']}", **row})
+    made = {name: row[name] for name in _MADE}
+    return _plain({"table": table.name, "id": f"{object_id}#{row['step']}.{row['fingerprint']}", **made})
 
 
 def _vector(row: Row, indexed: int) -> Row:

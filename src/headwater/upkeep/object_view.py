@@ -17,16 +17,13 @@ from headwater.storage.raw.store import RawStore
 from headwater.storage.tables.catalog import Tables
 from headwater.storage.tables.row_filter import RowFilter
 from headwater.upkeep.labels import shown_labels
-from headwater.upkeep.lineage import find_object, trace
+from headwater.upkeep.lineage import find_object, look_up
 from headwater.upkeep.parts import Parts
 
-_TEXT: Final = (
-    "step", "model", "fingerprint", "derived_at", "text", "language", "confidence", "segments", "model_seconds",
-    "tokens", "cost", "attempts",
-)  # fmt: skip
+_MADE: Final = ("step", "model", "fingerprint", "derived_at")
+_TEXT: Final = ("text", "language", "confidence", "segments", "model_seconds", "tokens", "cost", "attempts")
 _MEASURED: Final = (
-    "model", "fingerprint", "size", "duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec",
-    "tier",
+    "size", "duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec", "tier",
 )  # fmt: skip
 _EVENT: Final = ("object_id", "customer", "modality", "pointer", "text", "first_of_object")
 
@@ -68,23 +65,27 @@ def open_object(catalog: Tables, raw_store: RawStore, name: str, customer: str |
 
 
 def view_object(parts: Parts, name: str, customer: str | None, as_of: Ref | None = None) -> dict[str, Any]:
-    """What `trace` tells, with `metadata` and `texts`: a line for each model, `active` where readers see it."""
-    found = trace(parts.reader, parts.index, parts.raw_store, name, as_of, customer).to_dict()
-    object_id, event = found["object"]["id"], found["event"] or {}
-    where: RowFilter = {"object_id": object_id, **({"customer": event["customer"]} if event else {})}
+    """What `trace` tells but what holds the rows, with `metadata` and `texts`: a line for each model, `active` where
+    readers see it."""
+    columns = {METADATA: _MEASURED, **dict.fromkeys(TEXT_TABLES, _TEXT)}
+    told, rows = look_up(
+        parts.reader, parts.index, parts.raw_store, name, as_of, customer, columns=columns, with_refs=False
+    )
+    found = told.to_dict()
+    del found["refs"]
     hidden = parts.book().hidden()
     texts = [
-        {"table": table.short_name, "active": row["fingerprint"] not in hidden, **row}
+        {"table": table.short_name, "active": row["fingerprint"] not in hidden, **_plain(row, (*_MADE, *_TEXT))}
         for table in TEXT_TABLES
-        for row in _plain(parts.reader, table.name, _TEXT, where)
+        for row in rows[table]
     ]
     texts.sort(key=lambda row: (row["table"], not row["active"], row["model"]))
-    measured = _plain(parts.reader, METADATA.name, _MEASURED, where)
-    shown = [row for row in measured if row["fingerprint"] not in hidden] or measured
+    measured = [_plain(row, _MEASURED) for row in rows[METADATA] if row["fingerprint"] not in hidden]
+    measured = measured or [_plain(row, _MEASURED) for row in rows[METADATA]]
     return {
         **found,
-        "labels": shown_labels(parts.ledger, object_id),
-        "metadata": {name: value for name, value in shown[-1].items() if value is not None} if shown else {},
+        "labels": shown_labels(parts.ledger, found["object"]["id"]),
+        "metadata": {name: value for name, value in measured[-1].items() if value is not None} if measured else {},
         "texts": texts,
         "cost": {
             "model_seconds": round(sum(row["model_seconds"] or 0.0 for row in texts), 3),
@@ -95,6 +96,5 @@ def view_object(parts: Parts, name: str, customer: str | None, as_of: Ref | None
     }
 
 
-def _plain(catalog: Tables, table: str, columns: tuple[str, ...], where: RowFilter) -> list[dict[str, Any]]:
-    rows = to_rows(scan(catalog, table, columns, where))
-    return [{name: to_plain(value) for name, value in row.items()} for row in rows]
+def _plain(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
+    return {name: to_plain(row[name]) for name in columns}

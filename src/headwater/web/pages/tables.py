@@ -17,17 +17,25 @@ def ask(asked: Asked) -> dict[str, Any]:
     lake = asked.lake
     name, query = asked.text("table"), asked.text("sql")
     document: dict[str, Any] = {"tables": lake.status()["tables"], "table": None, "sql": query or ""}
-    document |= {"answer": None, "refused": None, "bars": [], "more": False}
+    document |= {"answer": None, "refused": None, "bars": [], "more": False, "about": None}
     try:
         if query:
             answer = lake.sql(query, timeout_seconds=_SECONDS)
             document |= {"answer": {**answer, "rows": answer["rows"][:_ROWS_DRAWN]}, "bars": bars_of(answer)}
             document["more"] = len(answer["rows"]) > _ROWS_DRAWN
         elif name:
-            document |= {"table": name, "answer": lake.show(name, limit=_ROWS)}
+            about = lake.table(name).about()
+            document |= {"table": about["table"], "about": about, "answer": lake.show(name, limit=_ROWS)}
+            document["histogram"] = _histogram(about)
     except HeadwaterError as error:
         document["refused"] = str(error)
     return document
+
+
+def _histogram(about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Files by size, as shares of the most."""
+    most = max((size["files"] for size in about["sizes"]), default=1)
+    return [{**size, "share": round(size["files"] / most, 4)} for size in about["sizes"]]
 
 
 def bars_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
