@@ -43,8 +43,8 @@ def test_the_package_exports_these_names() -> None:
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
         "access", "close", "customers", "export", "flow", "get", "iter_put", "iter_put_lines", "journal", "label", "ls",
-        "models", "open_object", "pending", "put", "put_lines", "put_rows", "put_text", "quarantine", "run", "search",
-        "settings", "show", "spark", "sql", "status", "table", "thread", "trace", "upkeep", "view", "watch",
+        "models", "open_object", "pending", "preview", "put", "put_lines", "put_rows", "put_text", "quarantine", "run",
+        "search", "settings", "show", "spark", "sql", "status", "table", "thread", "trace", "upkeep", "view", "watch",
     } | FORMER_NAMES  # fmt: skip
     assert public(LakeAccess) == {"audit", "list", "make", "note", "revoke", "visitor"}
     assert public(LakeModels) == {

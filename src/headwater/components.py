@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headwater.domain.model_book import ModelBook
     from headwater.flow.models.port import Model
+    from headwater.flow.preview.preview import Previews
     from headwater.storage.index.vector_index import VectorIndex
     from headwater.storage.query.process import QueryProcesses
     from headwater.storage.tables.catalog import Tables
@@ -91,6 +92,13 @@ class Components:
         from headwater.storage.query.process import QueryProcesses
 
         return QueryProcesses(self.settings)
+
+    @part
+    def previews(self) -> "Previews":
+        """Draws what a browser can show."""
+        from headwater.flow.preview.preview import Previews
+
+        return Previews(self.settings, self.raw_store)
 
     def book(self) -> "ModelBook":
         """Read each time: a flip counts from the next question on."""
@@ -170,6 +178,8 @@ class Components:
         """Stop what was started; twice is once."""
         if "queries" in self.__dict__:
             self.queries.close()
+        if "previews" in self.__dict__:
+            self.previews.close()
         if "spark" in self.__dict__:
             from headwater.storage.spark.session import stop_spark
 

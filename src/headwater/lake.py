@@ -199,6 +199,20 @@ class Lake(Putting, Selections, Labelling, FormerNames):
 
         return open_object(self._parts.reader, self._parts.raw_store, id, customer)
 
+    def preview(
+        self,
+        id: str,
+        *,
+        page: int | None = None,
+        frame_ms: int | None = None,
+        width: int = 1_200,
+        customer: str | None = None,
+    ) -> bytes:
+        """A JPEG of a page of a PDF, of a moment of a video, or of a picture of any kind; starts no JVM."""
+        found = self.open_object(id, customer=customer)
+        how: dict[str, Any] = {"page": page, "frame_ms": frame_ms, "width": width}
+        return self._parts.previews.draw(found.modality, found.pointer, **how)
+
     def journal(self, *, limit: int = 50) -> list[dict[str, Any]]:
         """What was run, the latest first: when, how it ended, what it did, what its models did and cost."""
         from headwater.upkeep.runs_table import list_runs

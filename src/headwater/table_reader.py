@@ -38,7 +38,7 @@ class TableReader:
         return self._at(self._as_of or Ref(name=MAIN)).snapshots[0]
 
     def about(self) -> "dict[str, Any]":
-        """What it is made of: columns, snapshots, files by size beside what maintenance aims at. From metadata alone."""
+        """What it is made of: columns, snapshots, files by size beside what maintenance aims at. By metadata alone."""
         from headwater.upkeep.table_view import view_table
 
         read = self._at(self._as_of) if self._as_of else self._parts.reader

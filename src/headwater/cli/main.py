@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "thread",
     "label",
     "get",
+    "preview",
     "ls",
     "customers",
     "export",

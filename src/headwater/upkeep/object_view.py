@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.domain.modality import INLINE
+from headwater.domain.pointer import Pointer
 from headwater.domain.ref import Ref
 from headwater.domain.tables import EVENTS, METADATA, TEXT_TABLES
 from headwater.errors import NotFound
@@ -35,11 +36,18 @@ class ObjectBytes:
     id: str
     customer: str
     modality: str
-    content_type: str
-    checksum: str
+    pointer: Pointer
     size: int
     _store: RawStore
     _text: bytes | None = None
+
+    @property
+    def content_type(self) -> str:
+        return self.pointer.content_type or ""
+
+    @property
+    def checksum(self) -> str:
+        return self.pointer.checksum or ""
 
     def read(self, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         """A stretch of them, in pieces, unverified: a whole object is verified by `lake.get`."""
@@ -57,11 +65,10 @@ def open_object(catalog: Tables, raw_store: RawStore, name: str, customer: str |
     first = next((row for row in rows if row["first_of_object"]), None)
     if first is None:
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
-    pointer = first["pointer"]
+    pointer = Pointer.from_dict(first["pointer"])
     text = (first["text"] or "").encode() if first["modality"] in INLINE else None
-    size = len(text) if text is not None else int(pointer["size"] or 0)
-    about = (object_id, first["customer"], first["modality"], pointer["content_type"] or "", pointer["checksum"] or "")
-    return ObjectBytes(*about, size, raw_store, text)
+    size = len(text) if text is not None else int(pointer.size or 0)
+    return ObjectBytes(object_id, first["customer"], first["modality"], pointer, size, raw_store, text)
 
 
 def view_object(parts: Parts, name: str, customer: str | None, as_of: Ref | None = None) -> dict[str, Any]:

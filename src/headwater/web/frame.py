@@ -13,6 +13,7 @@ from starlette.requests import Request
 from headwater.clock import parse_time, utc_now
 from headwater.domain.access import Visitor
 from headwater.domain.keys import shown_path
+from headwater.web.media import PLAYED
 from headwater.web.page import Page
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -28,6 +29,7 @@ class Frame:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._environment.globals["played"] = PLAYED
         self._environment.filters |= {
             "bytes": bytes_text,
             "count": lambda value: f"{value:,}",

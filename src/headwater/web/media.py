@@ -5,10 +5,10 @@ What is no sound, picture or film is downloaded: whatever an object claims to be
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from headwater.errors import InvalidRequest
@@ -54,6 +54,23 @@ def media(request: Request, id: str) -> Response:
         headers["Content-Length"] = str(size)
     # Stores are read by many threads at once: the lake is not kept for as long as somebody listens.
     return StreamingResponse(_exactly(found, start, size), status, headers, kind)
+
+
+@router.get("/preview/{id:path}", include_in_schema=False, name="preview")
+def preview(
+    request: Request,
+    id: str,
+    page: Annotated[int | None, Query(ge=1)] = None,
+    frame_ms: Annotated[int | None, Query(ge=0)] = None,
+    width: Annotated[int, Query(ge=16, le=3_000)] = 1_200,
+) -> Response:
+    """A JPEG of a page, a frame, or of a picture that browsers do not show."""
+    with request.app.state.lakes.lent() as lake:
+        asked = Asked(lake, request.state.visitor, dict(request.query_params), {})
+        how: dict[str, Any] = {"page": page, "frame_ms": frame_ms, "width": width}
+        drawn: bytes = asked.of_any_customer(lambda customer: lake.preview(id, customer=customer, **how))
+    headers = {"Cache-Control": "private, max-age=3600", "Content-Security-Policy": "default-src 'none'; sandbox"}
+    return Response(drawn, headers=headers, media_type="image/jpeg")
 
 
 def stretch(asked: str | None, size: int) -> tuple[int | None, int | None]:

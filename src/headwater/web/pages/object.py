@@ -23,6 +23,7 @@ def ask(asked: Asked) -> dict[str, Any]:
         "boxes": [segment for segment in boxes if segment["frame_ms"] is None and segment["page"] is None],
         "differences": _differences(found["texts"]),
         "at": asked.text("t"),
+        "page": asked.number("page", 1, 100_000),
     }
 
 
