@@ -1,5 +1,7 @@
 """Components: the only place that builds live parts, each by its URI, each when it is first asked for."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -162,11 +164,32 @@ class Components:
     def spark_and_index(self) -> "SparkSession":
         """For who will write to the index: its library takes seconds to load, and so does the JVM. A session whose JVM
         is gone is succeeded by another."""
+        from headwater.storage.spark.existing_session import is_inside
         from headwater.storage.spark.session import is_alive, start_spark
 
-        if "spark" not in self.__dict__ or not is_alive(self.spark):
+        if "spark" not in self.__dict__ or not (is_inside(self.spark) or is_alive(self.spark)):
             self.__dict__["spark"] = start_spark(self.settings, meanwhile=self.index.prepare)
         return self.spark
+
+    @contextmanager
+    def inside(self, theirs: "SparkSession | None") -> Iterator[None]:
+        """What is done meanwhile is done inside a Spark that somebody else has made; None is one of our own."""
+        from headwater.storage.spark.existing_session import session_inside
+        from headwater.storage.spark.session import is_alive
+
+        if theirs is None or is_alive(theirs):
+            yield
+            return
+        with session_inside(theirs, self.settings) as session:
+            before = self.__dict__.get("spark")
+            self.__dict__["spark"] = session
+            self.index.prepare()
+            try:
+                yield
+            finally:
+                self.__dict__.pop("spark", None)
+                if before is not None:
+                    self.__dict__["spark"] = before
 
     def prepare_spark_beside(self) -> None:
         """What makes Spark start faster, where set-up has not made it; nobody waits for it."""

@@ -141,15 +141,18 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         stop: threading.Event | None = None,
         listen: Callable[[str], None] | None = None,
         on_start: Callable[[], None] | None = None,
+        spark: "SparkSession | None" = None,
     ) -> "Ran":
         """Bring what is pending through the stages; with `once=False`, go on until `stop` is set.
 
         `listen` hears each line of logs/headwater.jsonl as it is written. `on_start` is called where Spark is about to
-        start: something is pending, and the models are checked.
+        start: something is pending, and the models are checked. `spark` is a session that somebody else has made, as in
+        a notebook: the run goes on inside it and leaves it as it was. InvalidRequest says what it lacks.
         """
         from headwater.upkeep.run import run
 
-        return run(self._parts, once=once, report=report, stop=stop, listen=listen, on_start=on_start)
+        with self._parts.inside(spark):
+            return run(self._parts, once=once, report=report, stop=stop, listen=listen, on_start=on_start)
 
     @property
     def models(self) -> LakeModels:

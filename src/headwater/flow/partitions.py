@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from headwater.errors import HeadwaterError, InternalError, describe, sound_text
 from headwater.storage.spark.errors import translate
+from headwater.storage.spark.existing_session import tagged_jobs
 from headwater.storage.spark.packed_environment import is_local
 from headwater.storage.tables.read_table import to_arrow
 from headwater.storage.tables.spread_rows import persisted
@@ -131,7 +132,10 @@ def warm_up_workers(spark: SparkSession, ready: Callable[[], None]) -> None:
     tasks = max(1, context.defaultParallelism - 1)
 
     def wake() -> None:
-        with suppress(Exception):  # what is wrong here will be wrong again where somebody waits for the answer
+        with (
+            suppress(Exception),
+            tagged_jobs(spark),
+        ):  # what is wrong here will be wrong again where somebody waits for the answer
             context.parallelize(range(tasks), tasks).foreach(lambda _: ready())
 
     threading.Thread(target=wake, name="wake workers", daemon=True).start()
@@ -159,7 +163,8 @@ def map_partitions(spark: SparkSession, parts: Sequence[pa.Table], work: Batches
     packed = [_pack(part.schema, part.to_batches(_ROWS_AT_ONCE)) for part in parts]
     given = spark.sparkContext.parallelize(packed, len(packed))
     try:
-        answers = given.map(lambda part: _pack(schema, picklable_errors(work)(_unpack(part)))).collect()
+        with tagged_jobs(spark):
+            answers = given.map(lambda part: _pack(schema, picklable_errors(work)(_unpack(part)))).collect()
     except Py4JJavaError as error:
         raise translate(error) from error
     return pa.concat_tables([pa.Table.from_batches(_unpack(answer), schema) for answer in answers])

@@ -15,7 +15,7 @@ from headwater.errors import InvalidRequest
 from headwater.settings import MASK, Settings, masked
 from headwater.storage.io.s3 import S3Target, is_s3
 from headwater.storage.spark.catalog_conf import catalog_conf
-from headwater.storage.spark.jars import KAFKA, jars_for
+from headwater.storage.spark.jars import jars_for, packages_of
 from headwater.storage.tables.catalog import NAME, is_postgres, warehouse_uri
 from headwater.storage.tables.rest_catalog import is_rest, rest_conf
 
@@ -56,16 +56,18 @@ Parts = tuple[tuple[str, ...], dict[str, str], Callable[[Mapping[str, str]], str
 
 
 def _spark(settings: Settings) -> Parts:
-    jars = [jar for jar in jars_for(settings) if jar not in KAFKA]
-    packages = tuple(f"{jar.group}:{jar.artifact}:{jar.revision}" for jar in jars)
+    # A reader needs no Kafka; who has the flow run inside the session does.
+    packages = packages_of(jars_for(settings))
     # Who only reads, reads what is newest, as we do; the extensions are for those who change tables.
-    conf = {"spark.jars.packages": ",".join(packages), "spark.sql.extensions": _EXTENSIONS, **catalog_conf(settings)}
-    return packages, conf, _spark_code
+    conf = {"spark.jars.packages": packages, "spark.sql.extensions": _EXTENSIONS, **catalog_conf(settings)}
+    return tuple(packages.split(",")), conf, _spark_code
 
 
 def _spark_code(conf: Mapping[str, str]) -> str:
     lines = [f"    .config({name!r}, {value!r})" for name, value in conf.items()]
-    session = ["from pyspark.sql import SparkSession", "", "spark = (", "    SparkSession.builder", *lines]
+    # Workers run the flow's Python; who only reads has none of his own.
+    flow = "# For lake.run(spark=spark), before this: os.environ['PYSPARK_PYTHON'] = sys.executable"
+    session = ["from pyspark.sql import SparkSession", "", flow, "spark = (", "    SparkSession.builder", *lines]
     return "\n".join([*session, "    .getOrCreate()", ")", f'rows = spark.read.table("{NAME}.silver.messages")', ""])
 
 

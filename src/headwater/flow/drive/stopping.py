@@ -9,6 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headwater.storage.spark.existing_session import cancel_jobs
+
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -28,7 +30,7 @@ def jobs_cancelled(
             if stop.is_set() or failed.is_set():
                 wake()
                 with suppress(Exception):  # a JVM that is gone has no jobs, and who waits for them knows by himself
-                    spark.sparkContext.cancelAllJobs()
+                    cancel_jobs(spark)
 
     watcher = threading.Thread(target=cancel, name="stop", daemon=True)
     watcher.start()

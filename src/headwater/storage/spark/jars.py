@@ -130,6 +130,11 @@ def jars_for(settings: Settings) -> tuple[Jar, ...]:
     return tuple(chosen)
 
 
+def packages_of(jars: Iterable[Jar]) -> str:
+    """As `spark.jars.packages` names them."""
+    return ",".join(f"{jar.group}:{jar.artifact}:{jar.revision}" for jar in jars)
+
+
 def resolve_jars(jars: Iterable[Jar] = EMBEDDED, *, report: Callable[[str], None] = lambda _: None) -> list[Path]:
     """The jars' files in the order given, fetching what is missing; raises Unavailable where it cannot be had."""
     files = {jar: jars_directory() / jar.file_name for jar in jars}

@@ -45,6 +45,8 @@ __all__ = ["POOL", "check_java", "jars_directory", "start_spark", "stop_spark"]
 LOOPBACK: Final = "127.0.0.1"
 # A thread that sets this of its own gets its turn beside the tasks of others, however many those have waiting.
 POOL: Final = "spark.scheduler.pool"
+# What Spark's Python runs, with all that a worker needs; another one does, and starts more slowly.
+DAEMON: Final = "headwater.flow.daemon"
 # Enough rows to hide what a batch costs on its way between Spark and Python.
 ARROW_BATCH_ROWS: Final = 1_000
 ARROW_BATCH_BYTES: Final = 32 << 20  # rows with texts of a megabyte come in smaller batches
@@ -170,7 +172,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.pyspark.python": sys.executable,
         "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "headwater.flow.daemon",
+        "spark.python.daemon.module": DAEMON,
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalogImplementation": "in-memory",
@@ -247,7 +249,10 @@ def _connect(jvm: Jvm | SubmittedJvm, conf: dict[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        raise Conflict("Another Spark session is running in this process; stop it first, or use another process.")
+        raise Conflict(
+            "Another Spark session is running in this process. To run inside it: lake.run(spark=session). Else stop it"
+            " first, or use another process."
+        )
     quiet_pyspark()
     interrupt_one_connection()
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
