@@ -55,7 +55,7 @@ def test_a_lake_mirrors_the_commands() -> None:
         "backup", "check_event", "connect", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan",
         "rescan", "serve_metrics",
     }  # fmt: skip
-    assert public(TableReader) == {"about", "snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
+    assert public(TableReader) == {"about", "page", "snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
 
 
 def test_each_former_name_is_that_of_a_facet() -> None:

@@ -222,10 +222,18 @@ class Lake(Putting, Selections, Labelling, FormerNames):
 
         return list_runs(self._parts.ledger, limit)
 
-    def sql(self, query: str, *, timeout_seconds: float | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
+    def sql(
+        self,
+        query: str,
+        *,
+        timeout_seconds: float | None = None,
+        as_of: AsOf | None = None,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
         """One statement that only reads, in a process with the limits of `sql.timeout_seconds` and `sql.memory_mb`.
 
-        `as_of` counts for every table that it names; the answer then says which snapshots were read.
+        `as_of` counts for every table that it names; the answer then says which snapshots were read. With a `limit` it
+        has so many rows at most, and `more` says whether there were others.
         """
         from headwater.upkeep.runs_table import dismissals_table, labels_table, runs_table
 
@@ -234,7 +242,7 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         made = {"runs": runs_table, "dismissals": dismissals_table, "labels": labels_table}
         others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
         hidden, ref = parts.book().hidden(), to_ref(as_of)
-        return parts.queries.run(query, hidden, others, timeout_seconds=timeout_seconds, as_of=ref)
+        return parts.queries.run(query, hidden, others, timeout_seconds=timeout_seconds, as_of=ref, limit=limit)
 
 
 def open(directory: str | Path, options: dict[str, Value] | None = None) -> Lake:

@@ -50,6 +50,15 @@ class TableReader:
         tables_read = self._at(self._as_of) if self._as_of else self._parts.reader
         return seen(scan(tables_read, self.table.name), self.table, self._hidden)
 
+    def page(self, *, limit: int = 100, before: int | None = None, vectors: bool = False) -> "pa.Table":
+        """The newest rows, the newest first; those of a `seq` below `before` follow on. Without vectors unless they are
+        asked for. Rows that arrive meanwhile are newer, so that page after page has each row once."""
+        from headwater.storage.query.pages import newest_below
+
+        tables_read = self._at(self._as_of) if self._as_of else self._parts.reader
+        columns = [name for name in self.table.schema.names if vectors or name != "vector"]
+        return newest_below(tables_read, self.table, columns, limit, before, self._hidden)
+
     def to_pandas(self) -> "pd.DataFrame":
         return self.to_arrow().to_pandas()
 

@@ -18,6 +18,7 @@ from headwater.web.asked import Asked
 from headwater.web.frame import Frame
 from headwater.web.guard import Guard, wants_page
 from headwater.web.jobs import Jobs
+from headwater.web.keys import Keys
 from headwater.web.lakes import Lakes
 from headwater.web.live import Live
 from headwater.web.page import Page
@@ -47,7 +48,7 @@ def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI
         lakes.close()
 
     app = FastAPI(title="Headwater", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.lakes, app.state.jobs, app.state.live = lakes, jobs, live
+    app.state.lakes, app.state.jobs, app.state.live, app.state.keys = lakes, jobs, live, Keys()
     frame = Frame(HERE / "templates", PAGES)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.include_router(api.router)

@@ -172,7 +172,8 @@ def _refusal(request: Request, status: int, kind: str, message: str) -> Response
     if status == 401 and wants_page(request):
         return RedirectResponse("/login", status_code=303)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status == 429 else None
-    return JSONResponse({"error": {"kind": kind, "message": message}}, status, headers)
+    told = {"kind": kind, "message": message, "retryable": status == 429}
+    return JSONResponse({"error": told}, status, headers)
 
 
 def _too_many(request: Request) -> Response:

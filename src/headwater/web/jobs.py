@@ -46,11 +46,9 @@ class _Job:
         lines = _tail(self.errors).splitlines()
         told: dict[str, Any] = {"id": self.id, "command": " ".join(self.command), "by": self.by}
         told |= {"begun_at": self.begun_at, "ended_at": self.ended_at, "exit_code": code}
-        return {
-            **told,
-            "said": lines[-1][-300:] if lines else "",
-            "result": self._result() if code is not None else None,
-        }
+        result = self._result() if code is not None else None
+        error = result.pop("error", None) if isinstance(result, dict) and code else None
+        return {**told, "said": lines[-1][-300:] if lines else "", "result": result or None, "error": error}
 
     def _result(self) -> Any:
         """What the command answers with `--json`."""
@@ -67,10 +65,13 @@ class Jobs:
         self._jobs: dict[int, _Job] = {}
 
     def start(self, command: Sequence[str], by: str, key: str | None = None) -> dict[str, Any]:
-        """The same `key` again is the same job. Conflict where too many are at work."""
+        """The same `key` of the same caller again is the same job. Conflict where that was another command, or
+        where too many are at work."""
         with self._lock:
             for job in self._jobs.values():
-                if key is not None and job.key == key:
+                if key is not None and (job.key, job.by) == (key, by):
+                    if job.command != tuple(command):
+                        raise Conflict(f"That Idempotency-Key was given to {' '.join(job.command)}. Take another one.")
                     return job.to_dict()
             if sum(job.process.poll() is None for job in self._jobs.values()) >= _AT_ONCE:
                 raise Conflict("Several jobs are at work. Wait until one has ended.")

@@ -3,9 +3,9 @@
 What is sent is on disk before anything is stored, under the name that it had there, and gone afterwards.
 """
 
-import shutil
+import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,24 +21,43 @@ _NAME_LETTERS: Final = 200
 
 
 def put_uploads(
-    lake: Lake, files: Sequence[UploadFile], text: str | None, *, customer: str, id: str | None, thread: str | None
+    lake: Lake,
+    files: Sequence[UploadFile],
+    text: str | None,
+    *,
+    customer: str,
+    id: str | None,
+    thread: str | None,
+    check: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """One result for each file, or for the text; one that failed is a result."""
+    """One result for each file, or for the text; one that failed is a result. `check` is told a digest of all that was
+    sent, before any of it is stored."""
+    digest = hashlib.sha256(repr((customer, id, thread, text)).encode())
+    check = check or (lambda _: None)
     if text:
         if files:
             raise InvalidRequest("Send files or a text, not both.")
+        check(digest.hexdigest())
         return [_told(lake.put_text(text, customer=customer, id=id, thread=thread))]
     if not files:
         raise InvalidRequest("Put what? Send files, or a text.")
     with tempfile.TemporaryDirectory(prefix="headwater-upload-") as place:
-        for number, file in enumerate(files):
-            folder = Path(place, str(number))
-            folder.mkdir()
-            with (folder / file_name(file.filename)).open("wb") as kept:
-                shutil.copyfileobj(file.file, kept, 1 << 20)
-        names = [str(next(Path(place, str(number)).iterdir())) for number in range(len(files))]
+        names = [_keep(file, Path(place, str(number)), digest) for number, file in enumerate(files)]
+        check(digest.hexdigest())
         only = id if len(files) == 1 else None
         return [_told(landed) for landed in lake.put(*names, customer=customer, id=only, thread=thread, collect=True)]
+
+
+def _keep(file: UploadFile, folder: Path, digest: "hashlib._Hash") -> str:
+    folder.mkdir()
+    name = file_name(file.filename)
+    own = hashlib.sha256()
+    with (folder / name).open("wb") as kept:
+        while piece := file.file.read(1 << 20):
+            own.update(piece)
+            kept.write(piece)
+    digest.update(repr((name, own.hexdigest())).encode())
+    return str(folder / name)
 
 
 def _told(landed: "Landed") -> dict[str, Any]:

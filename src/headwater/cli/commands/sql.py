@@ -23,11 +23,12 @@ _CELL_WIDTH: Final = 80
     type=click.FloatRange(min=0, min_open=True),
     help="Stop the query after so long. Default: the setting sql.timeout_seconds.",
 )
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="At most so many rows; says if there are more.")
 @as_of_option
 @with_session
-def command(session: Session, query: str, timeout: float | None, as_of: "Ref | None") -> None:
+def command(session: Session, query: str, timeout: float | None, limit: int | None, as_of: "Ref | None") -> None:
     with session.open() as lake:
-        session.show(lake.sql(query, timeout_seconds=timeout, as_of=as_of), _draw)
+        session.show(lake.sql(query, timeout_seconds=timeout, as_of=as_of, limit=limit), _draw)
 
 
 def _draw(answer: dict[str, Any]) -> None:
@@ -37,5 +38,5 @@ def _draw(answer: dict[str, Any]) -> None:
     columns, rows = answer["columns"], answer["rows"]
     numbers = [name for name in columns if rows and isinstance(rows[0][name], int | float)]
     table(columns, [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in rows], numbers)
-    say(plural(len(rows), "row"), stderr=True)
+    say(plural(len(rows), "row") + (", and there are more" if answer.get("more") else ""), stderr=True)
     print_snapshots(answer, stderr=True)

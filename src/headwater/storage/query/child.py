@@ -65,20 +65,27 @@ class QueryChild:
 
         given = {name: pa.ipc.open_stream(data).read_all() for name, data in others.items()}
         memory_mb, as_of = request["memory_mb"], Ref.parse(request["as_of"]) if request["as_of"] else None
+        limit: int | None = request["limit"]
         lines: list[str] = []
-        taken = 0
+        taken = count = 0
         with (
             open_answer(self._reader, request["query"], request["hidden"], given, memory_mb, as_of) as answer,
             _bounded(resource.RLIMIT_FSIZE, 0),
         ):
-            for rows in answer.rows:
-                text = json.dumps(rows)[1:-1]
-                taken += len(text) + _VALUE_BYTES * text.count(",") + len(rows) * sys.getsizeof(rows[0])
-                if taken > memory_mb << 20:
-                    raise out_of_memory(memory_mb)
-                lines.append(text)
+            for batch in answer.rows:
+                rows = batch if limit is None else batch[: limit - count]
+                count += len(batch)
+                if rows:
+                    text = json.dumps(rows)[1:-1]
+                    taken += len(text) + _VALUE_BYTES * text.count(",") + len(rows) * sys.getsizeof(rows[0])
+                    if taken > memory_mb << 20:
+                        raise out_of_memory(memory_mb)
+                    lines.append(text)
+                if limit is not None and count > limit:
+                    break
             past = f', "as_of": {json.dumps(answer.as_of)}' if answer.as_of else ""
-            return f'{{"columns": {json.dumps(answer.columns)}, "rows": [{",".join(lines)}]{past}}}'.encode()
+            more = f', "more": {json.dumps(count > limit)}' if limit is not None else ""
+            return f'{{"columns": {json.dumps(answer.columns)}, "rows": [{",".join(lines)}]{past}{more}}}'.encode()
 
 
 def _refusal(error: HeadwaterError) -> bytes:

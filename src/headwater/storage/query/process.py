@@ -45,12 +45,16 @@ class QueryProcesses:
         *,
         timeout_seconds: float | None = None,
         as_of: Ref | None = None,
+        limit: int | None = None,
     ) -> dict[str, Any]:
-        """`{"columns": […], "rows": [{…}]}`, as `run_sql`; the settings' own limit of time unless another is given."""
+        """`{"columns": […], "rows": [{…}]}`, as `run_sql`; the settings' own limit of time unless another is given.
+
+        With a `limit` of rows also `more`: whether there are others.
+        """
         seconds = self._settings.number("sql.timeout_seconds") if timeout_seconds is None else timeout_seconds
         memory_mb = self._settings.whole("sql.memory_mb")
         request = {"query": query, "hidden": sorted(hidden), "others": list(others), "memory_mb": memory_mb}
-        request["as_of"] = str(as_of) if as_of else None
+        request |= {"as_of": str(as_of) if as_of else None, "limit": limit}
         frames = b"".join(map(frame, [json.dumps(request).encode(), *map(_stream, others.values())]))
         child = self._take()
         try:

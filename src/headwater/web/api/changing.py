@@ -8,15 +8,11 @@ from headwater.domain.access import ADMIN, WRITER
 from headwater.errors import InvalidRequest, NotFound
 from headwater.web.api.asking import Ask, Key, needs
 from headwater.web.asked import Asked
+from headwater.web.plans import command_of
 from headwater.web.uploads import put_uploads
 
 router = APIRouter()
-# What may be planned and applied, and its command.
-PLANS: Final = {
-    "maintain": ("maintain",),
-    "rescan": ("rescan",),
-    "upgrade": ("upgrade",),
-}
+Options = Annotated[dict[str, str] | None, Body(embed=True)]
 _TEXT_LETTERS: Final = 100_000
 
 
@@ -52,12 +48,18 @@ def put(
     thread: Annotated[str | None, Form(max_length=500)] = None,
     key: Key = None,
 ) -> dict[str, Any]:
-    """Files, or a chat line, of one customer. The same bytes under the same name again change nothing, and neither does
-    the same `Idempotency-Key` with the same text."""
+    """Files, or a chat line, of one customer. The same bytes under the same name again change nothing, and neither
+    does the same call with the same `Idempotency-Key`; another call with it is a Conflict. A text without an id has its
+    key as one."""
     if not asked.visitor.sees(customer):
         raise NotFound(f"There is no customer {customer} here.")
-    landed = put_uploads(asked.lake, files or [], text, customer=customer, id=id or key, thread=thread)
-    return {"results": landed}
+
+    def check(digest: str) -> None:
+        if key is not None:
+            request.app.state.keys.check(asked.visitor.token, key, digest)
+
+    about: dict[str, Any] = {"customer": customer, "id": id or (key if text else None), "thread": thread}
+    return {"results": put_uploads(asked.lake, files or [], text, **about, check=check)}
 
 
 @router.post("/labels/{id:path}", dependencies=[needs(WRITER)])
@@ -83,21 +85,25 @@ def run(request: Request, asked: Ask, key: Key = None) -> dict[str, Any]:
 
 
 @router.post("/plans", dependencies=[needs(ADMIN)], status_code=202)
-def plan(request: Request, asked: Ask, kind: Annotated[str, Body(embed=True)], key: Key = None) -> dict[str, Any]:
-    """What a task of upkeep would do, as a job whose result is the plan: it changes nothing."""
-    return _job(request, asked, (*_command(kind), "--dry-run"), key)
+def plan(
+    request: Request, asked: Ask, kind: Annotated[str, Body(embed=True)], options: Options = None, key: Key = None
+) -> dict[str, Any]:
+    """What it would do, as a job whose result is the plan: maintain, rescan, upgrade, retry, retire, or the quote of a
+    replay. It changes nothing."""
+    return _job(request, asked, command_of(kind, options or {}, dry_run=True), key)
+
+
+@router.get("/plans/{number}", dependencies=[needs(ADMIN)])
+def show_plan(request: Request, asked: Ask, number: int) -> dict[str, Any]:
+    """A plan that was made here, with its `result` once it is there."""
+    found: dict[str, Any] = request.app.state.jobs.find(number)
+    return found
 
 
 @router.post("/plans/{kind}/apply", dependencies=[needs(ADMIN)], status_code=202)
-def apply(request: Request, asked: Ask, kind: str, key: Key = None) -> dict[str, Any]:
-    """Do it. One that was cut short goes on: the same call resumes it."""
-    return _job(request, asked, _command(kind), key)
-
-
-def _command(kind: str) -> tuple[str, ...]:
-    if kind not in PLANS:
-        raise InvalidRequest(f"{kind} is not planned here. These are: {', '.join(PLANS)}.")
-    return PLANS[kind]
+def apply(request: Request, asked: Ask, kind: str, options: Options = None, key: Key = None) -> dict[str, Any]:
+    """Do it. One that was cut short goes on: the same call resumes it. With its kind go the options of its plan."""
+    return _job(request, asked, command_of(kind, options or {}, dry_run=False), key)
 
 
 def _job(request: Request, asked: Asked, command: tuple[str, ...], key: str | None) -> dict[str, Any]:

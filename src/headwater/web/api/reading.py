@@ -1,17 +1,22 @@
 """What only reads. Each endpoint calls one method of the lake and answers with its JSON; none starts a JVM."""
 
 import json
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Header, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from headwater.errors import HeadwaterError
+from headwater.storage.query.plain_rows import to_json_rows
 from headwater.web.api.asking import Ask
 from headwater.web.asked import LIMIT_MAX
 from headwater.web.finding import find_hits, find_objects
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 router = APIRouter()
+ARROW: Final = "application/vnd.apache.arrow.stream"
 _QUERY_LETTERS: Final = 100_000
 
 
@@ -90,28 +95,29 @@ def rows(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     before: Annotated[int | None, Query(ge=0)] = None,
     as_of: str | None = None,
+    vectors: bool = False,
     accept: Annotated[str, Header()] = "",
 ) -> Response:
-    """A page of a table's rows, the newest first, as JSON, or as Arrow with `Accept:
-    application/vnd.apache.arrow.stream`. `next` is the `before` of the page that follows; of Arrow, the last `seq`."""
+    """A page of a table's rows, the newest first, as JSON, or with its own types as Arrow by `Accept:
+    application/vnd.apache.arrow.stream`. `next`, of Arrow the header `Headwater-Next`, is the `before` of the page that
+    follows; rows that arrive meanwhile move no page."""
     asked.require_whole_lake()
-    table = asked.lake.table(name).table.name
-    older = f" WHERE seq < {before}" if before is not None else ""
-    columns = "COLUMNS(lambda name: name <> 'vector')"
-    found = asked.lake.sql(f"SELECT {columns} FROM {table}{older} ORDER BY seq DESC LIMIT {limit}", as_of=as_of)
-    if "application/vnd.apache.arrow.stream" in accept:
-        return Response(_arrow(found["rows"]), media_type="application/vnd.apache.arrow.stream")
-    following = found["rows"][-1]["seq"] if len(found["rows"]) == limit else None
-    return JSONResponse({"table": table, **found, "next": following})
+    reader = asked.lake.table(name, as_of=as_of)
+    page = reader.page(limit=limit, before=before, vectors=vectors)
+    following = page["seq"][-1].as_py() if len(page) == limit else None
+    if ARROW in accept:
+        headers = {} if following is None else {"Headwater-Next": str(following)}
+        return Response(_stream(page), media_type=ARROW, headers=headers)
+    told = {"table": reader.table.name, "columns": page.column_names, "rows": to_json_rows(page), "next": following}
+    return JSONResponse(told)
 
 
-def _arrow(rows: list[dict[str, Any]]) -> bytes:
+def _stream(page: "pa.Table") -> bytes:
     import pyarrow as pa
 
-    table = pa.Table.from_pylist(rows)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, page.schema) as writer:
+        writer.write_table(page)
     return bytes(sink.getvalue())
 
 
@@ -120,10 +126,13 @@ def sql(
     asked: Ask,
     query: Annotated[str, Body(embed=True, max_length=_QUERY_LETTERS)],
     timeout_seconds: Annotated[float, Body(embed=True, gt=0, le=60)] = 10.0,
+    limit: Annotated[int, Body(embed=True, ge=1, le=100_000)] = 10_000,
+    as_of: Annotated[str | None, Body(embed=True)] = None,
 ) -> Response:
-    """One statement that only reads, within limits on time and memory. Not for tokens of some customers only."""
+    """One statement that only reads, within limits on time, memory and rows: `more` says that there are more than
+    `limit`. Not for tokens of some customers only."""
     asked.require_whole_lake()
-    found = asked.lake.sql(query, timeout_seconds=timeout_seconds)
+    found = asked.lake.sql(query, timeout_seconds=timeout_seconds, limit=limit, as_of=as_of)
     return Response(json.dumps(found, default=str), media_type="application/json")
 
 
