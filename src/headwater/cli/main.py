@@ -58,6 +58,7 @@ COMMANDS: Final = (
     "restore",
     "serve",
     "token",
+    "mcp",
     "metrics",
     "submit",
     "up",

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from headwater.errors import HeadwaterError, InternalError, NotFound, describe
 from headwater.web import api, media
+from headwater.web.agents import Agents
 from headwater.web.asked import Asked
 from headwater.web.frame import Frame
 from headwater.web.guard import Guard, wants_page
@@ -34,15 +35,18 @@ LLMS: Final = """# Headwater
 - [Search](/api/v1/search?q=refund): hits, best first, each with its source and place
 - [Object](/api/v1/objects): what there is; `/api/v1/objects/ID` for one with all that was made of it
 - [Tables](/api/v1/tables): rows by `POST /api/v1/sql`, read-only
+- `/mcp`: the same for copilots, by the Model Context Protocol (Streamable HTTP): search, trace, object_text,
+  list_objects, list_customers and, for tokens of all customers, query_tables
 """
 
 
 def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI:
-    live = Live(lakes, jobs)
+    live, agents = Live(lakes, jobs), Agents(lakes)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with agents.running():
+            yield
         live.close()
         jobs.close()
         lakes.close()
@@ -53,6 +57,7 @@ def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.include_router(api.router)
     app.include_router(media.router)
+    app.router.routes.append(agents.route)
     app.add_api_route("/live", live.stream, include_in_schema=False)
     app.add_api_route("/healthz", _health, include_in_schema=False)
     app.add_api_route("/llms.txt", _llms, include_in_schema=False)

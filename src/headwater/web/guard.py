@@ -23,6 +23,7 @@ from headwater.web.lakes import Lakes
 COOKIE: Final = "headwater_token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 OPEN_PATHS: Final = frozenset({"/healthz", "/login", "/llms.txt"})
+READING_PATHS: Final = frozenset({"/mcp"})  # asked by POST, and never changing anything
 OPEN_PREFIX: Final = "/static/"
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -142,7 +143,7 @@ class Guard:
 
 def _worth_a_line(request: Request, status: int) -> bool:
     """Refused, or changing something. What nobody has is asked for by accident: of it only what others have counts."""
-    if request.method not in SAFE_METHODS:
+    if request.method not in SAFE_METHODS and (status >= 400 or request.url.path not in READING_PATHS):
         return True
     return status in {401, 403} or (status == 404 and request.state._state.get("hidden", False))
 
