@@ -148,6 +148,14 @@ SETTINGS: Final = (
         minimum=0,
     ),
     Setting("maintain.file_mb", 256, "The file size that compaction aims at.", minimum=1, maximum=512),
+    Setting(
+        "serve.upload_mb",
+        4_096,
+        "The most that one call may send to `headwater serve`; twice as much lies on disk until it is stored.",
+        minimum=1,
+        maximum=1 << 20,
+    ),
+    Setting("serve.calls_per_minute", 6_000, "How often one token may call `headwater serve`.", minimum=1),
     Setting("sql.timeout_seconds", 300.0, "How long a query of `headwater sql` may take.", minimum=0.1),
     Setting("sql.memory_mb", 2_048, "Memory that such a query, or its answer, may take.", minimum=256),
     Setting(

@@ -147,7 +147,7 @@ class AgentTools:
             raise ToolError(f"limit is from 1 to {ROWS_MAX:,} rows.")
         with self._asked(ctx) as asked:
             asked.require_whole_lake()
-            found = asked.lake.sql(query, timeout_seconds=QUERY_SECONDS, limit=limit)
+            found = asked.sql(query, timeout_seconds=QUERY_SECONDS, limit=limit)
         rows, more = _as_many_as_fit(found["rows"])
         cut = (
             f"Only the first {len(rows):,} rows are here, there are more. Aggregate, or ask for fewer columns or rows."

@@ -11,13 +11,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
+from headwater.domain.access import Visitor
 from headwater.errors import HeadwaterError, InternalError, NotFound, describe
 from headwater.web import api, media
 from headwater.web.agents import Agents
 from headwater.web.asked import Asked
 from headwater.web.frame import Frame
-from headwater.web.guard import Guard, wants_page
+from headwater.web.guard import Guard, Limits, wants_page
 from headwater.web.jobs import Jobs
 from headwater.web.keys import Keys
 from headwater.web.lakes import Lakes
@@ -26,6 +28,7 @@ from headwater.web.page import Page
 from headwater.web.pages import PAGES
 
 HERE: Final = Path(__file__).parent
+_KINDS: Final = {404: "NotFound", 405: "MethodNotAllowed", 408: "TooSlow", 413: "TooLarge", 503: "Unavailable"}
 LLMS: Final = """# Headwater
 
 > Calls, screenshots, videos, documents and chat of customers, with what was heard and read in them, each threaded to
@@ -40,7 +43,16 @@ LLMS: Final = """# Headwater
 """
 
 
-def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI:
+class _Guarded(FastAPI):
+    """With the guard outside of everything, also of what answers for a fault of ours."""
+
+    guard: Callable[[ASGIApp], Guard]
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self.guard(super().build_middleware_stack())
+
+
+def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None, limits: Limits | None = None) -> FastAPI:
     live, agents = Live(lakes, jobs), Agents(lakes)
 
     @asynccontextmanager
@@ -51,7 +63,7 @@ def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI
         jobs.close()
         lakes.close()
 
-    app = FastAPI(title="Headwater", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = _Guarded(title="Headwater", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.lakes, app.state.jobs, app.state.live, app.state.keys = lakes, jobs, live, Keys()
     frame = Frame(HERE / "templates", PAGES)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
@@ -67,7 +79,7 @@ def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None) -> FastAPI
         app.add_api_route(page.address, _shown(page, frame), include_in_schema=False)
     for kind in (HeadwaterError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _failed(frame))
-    app.add_middleware(Guard, lakes=lakes, hosts=hosts)
+    app.guard = lambda inner: Guard(inner, lakes, hosts, limits or Limits(), _failed(frame))
     return app
 
 
@@ -112,10 +124,10 @@ def _failed(frame: Frame) -> Callable[[Request, Exception], Response]:
     """One shape for every error: `{"error": {"kind", "message", "retryable"}}`, or a page that says the same."""
 
     def answer(request: Request, error: Exception) -> Response:
-        status, told = _told(error)
+        visitor = getattr(request.state, "visitor", None)
+        status, told = _told(error, visitor)
         request.state.hidden = isinstance(error, NotFound)
         if wants_page(request):
-            visitor = getattr(request.state, "visitor", None)
             page = frame.draw("error", told["kind"], visitor, request, {"status": status, "error": told})
             return HTMLResponse(page, status)
         return JSONResponse({"error": told}, status)
@@ -123,7 +135,7 @@ def _failed(frame: Frame) -> Callable[[Request, Exception], Response]:
     return answer
 
 
-def _told(error: Exception) -> tuple[int, dict[str, Any]]:
+def _told(error: Exception, visitor: Visitor | None) -> tuple[int, dict[str, Any]]:
     if isinstance(error, HeadwaterError):
         return error.http_status, {"kind": error.kind, "message": str(error), "retryable": error.retryable}
     if isinstance(error, RequestValidationError):
@@ -131,9 +143,11 @@ def _told(error: Exception) -> tuple[int, dict[str, Any]]:
         place = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return 400, {"kind": "InvalidRequest", "message": f"{place}: {first['msg']}.", "retryable": False}
     if isinstance(error, HTTPException):
-        kind = {404: "NotFound", 405: "MethodNotAllowed"}.get(error.status_code, "InvalidRequest")
-        return error.status_code, {"kind": kind, "message": f"{error.detail}.", "retryable": False}
-    return 500, {"kind": InternalError.__name__, "message": describe(error), "retryable": False}
+        kind = _KINDS.get(error.status_code, "InvalidRequest")
+        return error.status_code, {"kind": kind, "message": f"{error.detail}.", "retryable": error.status_code == 503}
+    # What a library says may name files and servers, which are no business of who sees only some customers.
+    words = describe(error) if visitor and visitor.sees_all else "That was our fault. Tell whoever runs the lake."
+    return 500, {"kind": InternalError.__name__, "message": words, "retryable": False}
 
 
 def _health() -> dict[str, str]:

@@ -5,13 +5,16 @@ A customer that the caller does not see is treated as one that is not there.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import Any, Final
 
 from headwater.domain.access import Visitor
-from headwater.errors import InvalidRequest, NotFound
+from headwater.errors import InvalidRequest, NotFound, Unavailable
 from headwater.lake import Lake
 
 LIMIT_MAX: Final = 200
+_QUERIES: Final = BoundedSemaphore(2)
+_PATIENCE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,15 @@ class Asked:
         """Whose things to look for, one after the other; None is anybody's."""
         chosen = self.customer
         return self.visitor.customers if chosen is None and self.visitor.customers else (chosen,)
+
+    def sql(self, query: str, **about: Any) -> dict[str, Any]:
+        """As `lake.sql`, by few at once: a query takes memory and its time, and others want to look as well."""
+        if not _QUERIES.acquire(timeout=_PATIENCE_SECONDS):
+            raise Unavailable("Several queries are at work. Ask again in a moment.", 1.0)
+        try:
+            return self.lake.sql(query, **about)
+        finally:
+            _QUERIES.release()
 
     def require_whole_lake(self) -> None:
         """What tells of all customers is not there for who sees only some."""

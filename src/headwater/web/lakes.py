@@ -23,6 +23,10 @@ class Lakes:
         self._closed = False
         self._changed = threading.Condition()
 
+    def apart(self, most: int) -> "Lakes":
+        """Handles of the same lake that those who borrow here cannot take."""
+        return Lakes(self._open, most)
+
     @contextmanager
     def lent(self) -> Iterator[Lake]:
         lake = self._take()

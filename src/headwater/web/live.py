@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -9,12 +10,14 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, describe
 from headwater.web.jobs import Jobs
 from headwater.web.lakes import Lakes
 
 SECONDS: Final = 1.0
 _LISTENERS_MAX: Final = 200
+_JOBS_TOLD: Final = 10
+_STREAM_SECONDS: Final = 120.0  # then the page calls again, and a token that was revoked is no longer let in
 
 
 class Live:
@@ -23,6 +26,7 @@ class Live:
         self._jobs = jobs
         self._listeners: set[asyncio.Queue[str]] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._said = ""
 
     async def stream(self, request: Request) -> StreamingResponse:
         whole = request.state.visitor.sees_all
@@ -41,10 +45,14 @@ class Live:
         mine: asyncio.Queue[str] = asyncio.Queue(maxsize=4)
         self._listeners.add(mine)
         if self._looking is None or self._looking.done():
+            self._said = ""  # what was said while somebody listened last is old by now
             self._looking = asyncio.create_task(self._look())
+        if self._said:
+            mine.put_nowait(self._said)
+        until = time.monotonic() + _STREAM_SECONDS
         try:
-            yield "retry: 3000\n\n"
-            while True:
+            yield "retry: 1000\n\n"
+            while time.monotonic() < until:
                 told = await mine.get()
                 yield told if whole else "event: changed\ndata: {}\n\n"
         finally:
@@ -54,12 +62,16 @@ class Live:
         before = ""
         quiet = 0
         while self._listeners:
-            said = json.dumps(await run_in_threadpool(self._state), default=str)
+            try:
+                said = json.dumps(await run_in_threadpool(self._state), default=str)
+            except Exception as error:  # whoever listens is told, and the next look may go well
+                said = json.dumps({"down": describe(error), "jobs": self._jobs_told()})
             quiet = quiet + 1 if said == before else 0
+            self._said = f"event: state\ndata: {said}\n\n"
             if quiet == 0 or quiet % 15 == 0:  # now and then also without news, so that a dead line is noticed
                 for listener in self._listeners:
                     if not listener.full():  # a slow one hears the next
-                        listener.put_nowait(f"event: state\ndata: {said}\n\n")
+                        listener.put_nowait(self._said)
             before = said
             await asyncio.sleep(SECONDS)
 
@@ -69,5 +81,10 @@ class Live:
                 flow = [{"name": stage["name"], "pending": stage["pending"]} for stage in lake.flow()]
                 runs = lake.journal(limit=1)
         except HeadwaterError as error:
-            return {"down": str(error), "jobs": self._jobs.list()}
-        return {"flow": flow, "runs": runs, "jobs": self._jobs.list()}
+            return {"down": str(error), "jobs": self._jobs_told()}
+        return {"flow": flow, "runs": runs, "jobs": self._jobs_told()}
+
+    def _jobs_told(self) -> list[dict[str, Any]]:
+        """Without what they answered, which may be long; a page asks for it by the job's number."""
+        told = self._jobs.list()[:_JOBS_TOLD]
+        return [{name: value for name, value in job.items() if name != "result"} for job in told]

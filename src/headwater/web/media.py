@@ -4,14 +4,14 @@ What is no sound, picture or film is downloaded: whatever an object claims to be
 """
 
 import re
-from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from headwater.errors import InvalidRequest
+from headwater.errors import NotFound
 from headwater.upkeep.object_view import ObjectBytes
 from headwater.web.asked import Asked
 
@@ -52,8 +52,13 @@ def media(request: Request, id: str) -> Response:
             status, headers["Content-Range"] = 206, f"bytes {start}-{end - 1}/{found.size}"
         size = (found.size if end is None else end) - start
         headers["Content-Length"] = str(size)
+        # The first piece before the first header: bytes that are gone are told as an error, and not as a broken file.
+        pieces = found.read(start, size) if size else iter(())
+        first = next(pieces, b"")
+        if size and not first:
+            raise NotFound(f"The bytes of {found.id} are gone from the raw store.")
     # Stores are read by many threads at once: the lake is not kept for as long as somebody listens.
-    return StreamingResponse(_exactly(found, start, size), status, headers, kind)
+    return StreamingResponse(chain((first,), pieces), status, headers, kind)
 
 
 @router.get("/preview/{id:path}", include_in_schema=False, name="preview")
@@ -74,14 +79,11 @@ def preview(
 
 
 def stretch(asked: str | None, size: int) -> tuple[int | None, int | None]:
-    """From where to where: (0, None) is the whole, (None, None) what there is not. Of several stretches, the whole."""
-    if asked is None:
-        return 0, None
-    known = _RANGE.fullmatch(asked.strip())
+    """From where to where: (0, None) is the whole, (None, None) what there is not. Of several stretches, and of what
+    nobody understands, the whole, as HTTP has it."""
+    known = _RANGE.fullmatch((asked or "").strip())
     if known is None:
-        if asked.strip().startswith("bytes="):
-            return 0, None
-        raise InvalidRequest("Range is asked for as bytes=FROM-TO.")
+        return 0, None
     first, last = known.groups()
     if first:
         start, end = int(first), min(int(last) + 1, size) if last else size
@@ -90,7 +92,3 @@ def stretch(asked: str | None, size: int) -> tuple[int | None, int | None]:
     else:
         return 0, None
     return (start, end) if start < end else (None, None)
-
-
-def _exactly(found: ObjectBytes, start: int, size: int) -> Iterator[bytes]:
-    yield from found.read(start, size)

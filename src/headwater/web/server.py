@@ -1,5 +1,6 @@
 """Server: the web face of one lake on an address, until it is told to stop."""
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -7,16 +8,21 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwater.errors import InvalidRequest, Unavailable
 from headwater.lake import Lake
 from headwater.web.app import build_app
+from headwater.web.guard import Limits
 from headwater.web.jobs import Jobs
 from headwater.web.lakes import Lakes
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 PORT: Final = 8472
 _LAKES: Final = 4
+# A connection that has no question at work is looked at so often, and closed after so many looks.
+_LOOK_SECONDS: Final = 3.0
+_QUIET_LOOKS: Final = 4
 
 
 def serve(
@@ -34,12 +40,15 @@ def serve(
             f"On {host} others can come in. Say by which name they do: --name lake.example.com, and put TLS before it."
         )
     jobs = Jobs(directory)
-    app = build_app(Lakes(open_lake, _LAKES), jobs, LOOPBACK | {host} | frozenset(names))
     with _bound(host, port) as bound:
+        lakes = Lakes(open_lake, _LAKES)
+        app = build_app(lakes, jobs, LOOPBACK | {host} | frozenset(names), _limits(lakes))
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound.getsockname()[1]}"
         config = uvicorn.Config(
             app,
+            http=_Connection,
+            ws="none",
             log_level="warning",
             server_header=False,
             date_header=False,
@@ -50,6 +59,31 @@ def serve(
         )
         server = _Server(config, lambda: ready(address) if ready else None)
         server.run(sockets=[bound])
+
+
+def _limits(lakes: Lakes) -> Limits:
+    with lakes.lent() as lake:
+        settings = lake.settings
+        return Limits(settings.whole("serve.upload_mb") << 20, settings.whole("serve.calls_per_minute"))
+
+
+class _Connection(H11Protocol):
+    """One by which nothing is asked for some seconds is closed: who writes a letter a second keeps no place."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._quiet = 0
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self.transport.is_closing():
+            return
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        self._quiet = 0 if at_work else self._quiet + 1
+        if self._quiet > _QUIET_LOOKS:
+            self.transport.close()
+            return
+        self.loop.call_later(_LOOK_SECONDS, self._look_again)
 
 
 class _Server(uvicorn.Server):

@@ -4,12 +4,15 @@ What is sent is on disk before anything is stored, under the name that it had th
 """
 
 import hashlib
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import UploadFile
+from starlette.formparsers import MultiPartParser
 
 from headwater.errors import InvalidRequest
 from headwater.lake import Lake
@@ -17,7 +20,9 @@ from headwater.lake import Lake
 if TYPE_CHECKING:
     from headwater.flow.landed import Landed
 
-_NAME_LETTERS: Final = 200
+_NAME_BYTES: Final = 240  # file systems take 255
+# Of each of a call's files; what is larger goes to disk.
+MultiPartParser.spool_max_size = 64 << 10
 
 
 def put_uploads(
@@ -49,15 +54,20 @@ def put_uploads(
 
 
 def _keep(file: UploadFile, folder: Path, digest: "hashlib._Hash") -> str:
+    """Under its name. What is on disk already is linked to and not written twice, where the system can."""
     folder.mkdir()
-    name = file_name(file.filename)
-    own = hashlib.sha256()
-    with (folder / name).open("wb") as kept:
-        while piece := file.file.read(1 << 20):
-            own.update(piece)
-            kept.write(piece)
-    digest.update(repr((name, own.hexdigest())).encode())
-    return str(folder / name)
+    kept = folder / file_name(file.filename)
+    file.file.flush()
+    opened = Path(f"/proc/{os.getpid()}/fd/{file.file.fileno()}")
+    if opened.exists():
+        kept.symlink_to(opened)
+    else:
+        with kept.open("wb") as copy:
+            shutil.copyfileobj(file.file, copy, 1 << 20)
+    with kept.open("rb") as sent:
+        own = hashlib.file_digest(sent, "sha256")
+    digest.update(repr((kept.name, own.hexdigest())).encode())
+    return str(kept)
 
 
 def _told(landed: "Landed") -> dict[str, Any]:
@@ -75,6 +85,6 @@ def _told(landed: "Landed") -> dict[str, Any]:
 def file_name(given: str | None) -> str:
     """The last part of it: no sender chooses a place here."""
     name = PurePosixPath((given or "").replace("\\", "/")).name.replace("\0", "").strip()
-    if name in {"", ".", ".."} or len(name) > _NAME_LETTERS:
-        raise InvalidRequest(f"A file's name has 1 to {_NAME_LETTERS} letters.")
+    if name in {"", ".", ".."} or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
+        raise InvalidRequest(f"A file's name has 1 to {_NAME_BYTES} bytes. Send it under a shorter one.")
     return name

@@ -132,7 +132,7 @@ def sql(
     """One statement that only reads, within limits on time, memory and rows: `more` says that there are more than
     `limit`. Not for tokens of some customers only."""
     asked.require_whole_lake()
-    found = asked.lake.sql(query, timeout_seconds=timeout_seconds, limit=limit, as_of=as_of)
+    found = asked.sql(query, timeout_seconds=timeout_seconds, limit=limit, as_of=as_of)
     return Response(json.dumps(found, default=str), media_type="application/json")
 
 

@@ -10,8 +10,9 @@ from headwater.web.page import Page
 def ask(asked: Asked) -> dict[str, Any]:
     known = [row["customer"] for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
     default = asked.lake.settings.text("put.customer")
+    default = default if asked.visitor.sees(default) else ""
     stages = asked.lake.flow() if asked.visitor.sees_all else []
-    return {"known_customers": known, "customer": asked.customer or default or "", "stages": stages}
+    return {"known_customers": known, "customer": asked.customer or default, "stages": stages}
 
 
 PAGE = Page("put", "/put", "Put", ask, role=WRITER)

@@ -20,7 +20,7 @@ def ask(asked: Asked) -> dict[str, Any]:
     document |= {"answer": None, "refused": None, "bars": [], "more": False, "about": None}
     try:
         if query:
-            answer = lake.sql(query, timeout_seconds=_SECONDS)
+            answer = asked.sql(query, timeout_seconds=_SECONDS)
             document |= {"answer": {**answer, "rows": answer["rows"][:_ROWS_DRAWN]}, "bars": bars_of(answer)}
             document["more"] = len(answer["rows"]) > _ROWS_DRAWN
         elif name:

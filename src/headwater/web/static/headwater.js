@@ -134,6 +134,36 @@ if (put) {
   });
 }
 
+// Jobs as cards; drawn anew only where one of them changed, so that an opened answer stays open.
+let jobsDrawn = "";
+function drawJobs(jobs) {
+  const list = document.getElementById("jobs");
+  const now = JSON.stringify(jobs);
+  if (!list || now === jobsDrawn) return;
+  jobsDrawn = now;
+  list.replaceChildren(...jobs.map((each) => {
+    const card = document.createElement("li");
+    card.className = "card";
+    const head = document.createElement("p");
+    const outcome = each.exit_code === null ? "at work" : each.exit_code === 0 ? "done" : `ended with ${each.exit_code}`;
+    head.textContent = `job ${each.id}: ${each.command}, by ${each.by}: ${outcome}. ${each.said}`;
+    card.append(head);
+    if (each.exit_code !== null) {
+      const details = document.createElement("details");
+      const summary = document.createElement("summary");
+      summary.textContent = "its answer";
+      const answer = document.createElement("pre");
+      details.append(summary, answer);
+      details.addEventListener("toggle", async () => {
+        if (!details.open || answer.textContent) return;
+        say(answer, JSON.stringify((await call("GET", `/api/v1/jobs/${each.id}`)).result, null, 1));
+      });
+      card.append(details);
+    }
+    return card;
+  }));
+}
+
 // What goes on, by one look for all pages.
 const live = document.getElementById("live");
 if (live) {
@@ -156,26 +186,10 @@ if (live) {
       if (!job) continue;
       say(shown, atWork ? `job ${job.id}: ${job.command} … ${job.said}` : `job ${job.id}: ${job.command} ${job.exit_code === 0 ? "done" : `ended with ${job.exit_code}: ${job.said}`}`);
     }
-    const jobs = document.getElementById("jobs");
-    if (jobs) {
-      jobs.replaceChildren(...state.jobs.map((each) => {
-        const card = document.createElement("li");
-        card.className = "card";
-        const head = document.createElement("p");
-        head.textContent = `job ${each.id}: ${each.command}, by ${each.by}: ${each.exit_code === null ? "at work" : each.exit_code === 0 ? "done" : `ended with ${each.exit_code}`} ${each.said}`;
-        card.append(head);
-        if (each.result) {
-          const details = document.createElement("details");
-          const summary = document.createElement("summary");
-          summary.textContent = "its answer";
-          const answer = document.createElement("pre");
-          answer.textContent = JSON.stringify(each.result, null, 1);
-          details.append(summary, answer);
-          card.append(details);
-        }
-        return card;
-      }));
-    }
+    drawJobs(state.jobs);
   });
-  source.onerror = () => say(live, "not connected");
+  // It calls again by itself, now and then because the server wants it so; only what lasts is worth a word.
+  let lost;
+  source.onopen = () => { window.clearTimeout(lost); if (live.textContent === "not connected") say(live, ""); };
+  source.onerror = () => { window.clearTimeout(lost); lost = window.setTimeout(() => say(live, "not connected"), 4000); };
 }
