@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import rounds
+from conftest import lake_settings
 from printed_recipe import run_script
 
 import headwater
 from headwater.errors import InvalidRequest
 from headwater.lake import Lake
+from headwater.settings import resolve
+from headwater.storage.spark.existing_session import sql_conf
 
 MADE = 1_772_325_000  # half an hour after midnight, UTC
 TABLES = (
@@ -196,6 +199,25 @@ def test_a_session_of_spark_connect_is_refused_in_a_sentence(tmp_path: Path) -> 
         pytest.raises(InvalidRequest, match=r"Spark Connect.*lake\.run\(\)"),
     ):
         lake.run(spark=remote)
+
+
+def test_what_is_no_session_is_told_so(tmp_path: Path) -> None:
+    other: Any = "local[2]"
+    with (
+        headwater.init(tmp_path / "lake") as lake,
+        pytest.raises(InvalidRequest, match="SparkSession, and this is a str"),
+    ):
+        lake.run(spark=other)
+
+
+def test_its_sql_is_set_as_ours_is_and_the_number_of_parts_as_a_cluster_needs(tmp_path: Path) -> None:
+    own = "spark.sql.shuffle.partitions"
+    settings = lake_settings(tmp_path)
+    near, far = sql_conf(settings, "local[2]"), sql_conf(settings, "spark://cluster.example:7077")
+    assert own in near and own not in far and near["spark.sql.session.timeZone"] == "UTC"
+    assert all(name.startswith("spark.sql.") for name in near)
+    chosen = resolve(tmp_path, {"spark": {"conf": {own: "700"}}}, {}, {})
+    assert sql_conf(chosen, "yarn")[own] == sql_conf(chosen, "local")[own] == "700"
 
 
 def test_a_session_of_our_own_is_one_to_run_in(engine: None, tmp_path: Path) -> None:

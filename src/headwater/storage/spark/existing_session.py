@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import InvalidRequest, describe
@@ -22,6 +22,7 @@ from headwater.settings import Settings
 from headwater.storage.io.certificates import trusting_conf
 from headwater.storage.spark.catalog_conf import catalog_conf
 from headwater.storage.spark.jars import EMBEDDED, KAFKA, POSTGRES, S3, Jar, jars_for, packages_of
+from headwater.storage.spark.packed_environment import is_local
 from headwater.storage.spark.session import DAEMON, POOL, engine_conf
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SPARK: Final = "4.0"  # Iceberg's runtime is made for one minor version of Spark
 SCALA: Final = "2.13"
 _SQL: Final = "spark.sql."
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CONNECT: Final = "pyspark.sql.connect"
 # A class that only this jar has, by which it is known to be there; a driver of JDBC is registered by being loaded.
 _CLASSES: Final = {
@@ -40,7 +42,7 @@ _CLASSES: Final = {
     POSTGRES[0]: "org.postgresql.Driver",
     S3[0]: "software.amazon.awssdk.services.s3.S3Client",
 }
-
+# What tells, among the lines of a Java stack, why a worker did not answer.
 _TELLING: Final = ("ModuleNotFoundError", "PySparkRuntimeError", "Cannot run program")
 
 
@@ -137,18 +139,30 @@ def _configure(ours: "SparkSession", settings: Settings) -> None:
         if name.startswith(_SQL):
             with suppress(PySparkException):  # one that nobody can change while Spark runs
                 conf.unset(name)
-    for name, value in (engine_conf(settings) | catalog_conf(settings)).items():
-        if name.startswith(_SQL):
-            with suppress(PySparkException):
-                conf.set(name, value)
+    for name, value in sql_conf(settings, str(ours.sparkContext.master)).items():
+        with suppress(PySparkException):
+            conf.set(name, value)
+
+
+def sql_conf(settings: Settings, master: str) -> dict[str, str]:
+    """What our own engine's SQL is set to; on a cluster, whatever this machine's cores are, Spark's number of parts."""
+    conf = engine_conf(settings) | catalog_conf(settings)
+    if not is_local(master):
+        conf.pop(_PARTITIONS, None)
+    conf |= settings.section("spark.conf")
+    return {name: value for name, value in conf.items() if name.startswith(_SQL)}
 
 
 def _check(theirs: "SparkSession", settings: Settings) -> None:
+    from pyspark import sql
+
     if type(theirs).__module__.startswith(_CONNECT):
         raise InvalidRequest(
             "This is a session of Spark Connect, whose JVM is another machine's; the flow needs one in this process."
             " Give one that SparkSession.builder.master(…) makes, or run without: lake.run()"
         )
+    if not isinstance(theirs, sql.SparkSession):
+        raise InvalidRequest(f"A run goes on inside a SparkSession, and this is a {type(theirs).__name__}.")
     context: Any = theirs.sparkContext
     if context._jsc is None or context._jsc.sc().isStopped():
         raise InvalidRequest("This Spark session was stopped. Give one that runs, or run without: lake.run()")
@@ -207,14 +221,22 @@ def _worker_lacks(context: Any) -> list[Lack]:
         (found,) = context.parallelize([None], 1).map(_version).collect()
     except Exception as error:
         return [Lack(f"its workers ({context.pythonExec}) cannot run Headwater: {_last_words(error)}", way)]
-    if found != (own := version("headwater")):
+    if found != (own := _installed()):
         return [Lack(f"its workers have Headwater {found} and not {own}", way)]
     return []
 
 
 def _version(_: None) -> str:
     importlib.import_module(DAEMON)  # all that the work needs
-    return version("headwater")
+    return _installed()
+
+
+def _installed() -> str:
+    """Empty where it stands on the path alone, as a clone may."""
+    try:
+        return version("headwater")
+    except PackageNotFoundError:
+        return ""
 
 
 def _last_words(error: Exception) -> str:
