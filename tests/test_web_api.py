@@ -1,14 +1,16 @@
 """API v1: every endpoint once right and once wrong, pages that lose no row, keys that make twice once, jobs, plans."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pyarrow as pa
 import pytest
 from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, parts_of, small_lake
 from sample_rows import append, rows
-from served import client_of, error_of
+from served import address_of, client_of, error_of, token_of
 from starlette.testclient import TestClient
 from waiting import wait_until
 
@@ -382,3 +384,15 @@ def test_a_server_that_ends_stops_its_job_and_the_next_run_goes_on(directory: Pa
         assert ended(client, client.post(f"{V1}/runs").json())["exit_code"] == 0
         assert client.get(f"{V1}/search?q=line").json()["hits"]
         assert client.get(f"{V1}/flow").json()["stages"][1]["pending"] == 0
+
+
+def test_many_who_ask_at_once_are_all_answered(made: Path) -> None:
+    """More than the server has threads: none of those who wait keeps one from who has a lake."""
+    headers = {"Authorization": f"Bearer {token_of(made, READER)}"}
+    with address_of(made) as address, ThreadPoolExecutor(60) as clients:
+
+        def ask(number: int) -> int:
+            path = ("search?q=refund", "customers", "status", "objects")[number % 4]
+            return httpx2.get(f"{address}{V1}/{path}", headers=headers, timeout=25).status_code
+
+        assert set(clients.map(ask, range(180))) == {200}

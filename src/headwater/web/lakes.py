@@ -1,10 +1,15 @@
-"""Lakes: a few open handles of one lake, lent to one thread at a time, because a lake's parts are not made for many."""
+"""Lakes: a few open handles of one lake, lent to one thread at a time, because a lake's parts are not made for many.
 
+A thread that waits for a handle is a thread less for those that have one, so whoever can waits in `place` first, which
+takes no thread.
+"""
+
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
 
 from headwater.errors import Unavailable
 from headwater.lake import Lake
@@ -17,6 +22,7 @@ class Lakes:
 
     def __init__(self, open_lake: Callable[[], Lake], most: int) -> None:
         self._open = open_lake
+        self._places = asyncio.Semaphore(most)
         self._most = most
         self._opened = 0
         self._idle: list[Lake] = []
@@ -26,6 +32,21 @@ class Lakes:
     def apart(self, most: int) -> "Lakes":
         """Handles of the same lake that those who borrow here cannot take."""
         return Lakes(self._open, most)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator["Borrowed"]:
+        """A lake for who runs in a thread of its own later; it is taken when something is first asked of it."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise _busy() from error
+        borrowed = Borrowed(self)
+        try:
+            yield borrowed
+        finally:
+            borrowed._give_back()
+            self._places.release()
 
     @contextmanager
     def lent(self) -> Iterator[Lake]:
@@ -48,7 +69,7 @@ class Lakes:
         with self._changed:
             while not self._idle and self._opened >= self._most:
                 if not self._changed.wait(deadline - time.monotonic()):
-                    raise Unavailable("Too many ask at once. Ask again in a moment.", 1.0)
+                    raise _busy()
             if self._idle:
                 return self._idle.pop()
             self._opened += 1
@@ -67,3 +88,25 @@ class Lakes:
                 self._changed.notify()
                 return
         lake.close()
+
+
+class Borrowed:
+    """A lake from the moment when something is first asked of it; one thread at a time asks."""
+
+    def __init__(self, lakes: Lakes) -> None:
+        self._lakes = lakes
+        self._lake: Lake | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._lake is None:
+            self._lake = self._lakes._take()
+        return getattr(self._lake, name)
+
+    def _give_back(self) -> None:
+        if self._lake is not None:
+            self._lakes._give_back(self._lake)
+            self._lake = None
+
+
+def _busy() -> Unavailable:
+    return Unavailable("Too many ask at once. Ask again in a moment.", 1.0)

@@ -19,7 +19,7 @@ from headwater.web.lakes import Lakes
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 PORT: Final = 8472
-_LAKES: Final = 4
+LAKES: Final = 4
 # A connection that has no question at work is looked at so often, and closed after so many looks.
 _LOOK_SECONDS: Final = 3.0
 _QUIET_LOOKS: Final = 4
@@ -41,7 +41,7 @@ def serve(
         )
     jobs = Jobs(directory)
     with _bound(host, port) as bound:
-        lakes = Lakes(open_lake, _LAKES)
+        lakes = Lakes(open_lake, LAKES)
         app = build_app(lakes, jobs, LOOPBACK | {host} | frozenset(names), _limits(lakes))
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound.getsockname()[1]}"
