@@ -264,19 +264,34 @@ def test_facts_of_the_meta_and_a_thread_are_filters_by_vector_and_by_words(index
     assert (entry.meta, entry.thread) == ({"channel": "phone", "n": 5}, "t1")
 
 
-def test_what_is_shown_of_candidates_is_as_it_was_found_also_where_they_moved_since_and_without_what_is_gone(
+def test_candidates_of_several_probes_are_those_of_each_and_carry_what_is_shown_of_them(index: VectorIndex) -> None:
+    index.upsert(embeddings(6, meta='{"says":"it\'s \\u001f"}', thread="t\x1f\n"))
+    probes: tuple[Vector | Terms, ...] = (vectors(6)[3], asked_terms("refund"), asked_terms("nowhere"))
+    found = index.candidates(PRINT, probes, 4)
+    assert [[one.chunk_id for one in each] for each in found] == [
+        [entry.chunk_id for entry in index.search(PRINT, probe, 4)] for probe in probes
+    ]
+    assert [len(each) for each in found] == [4, 4, 0]
+    for one in (one for each in found for one in each):
+        entry = one.shown()
+        assert (entry.chunk_id, entry.object_id, entry.terms) == (one.chunk_id, one.object_id, one.terms)
+        assert (entry.score, entry.thread, entry.meta) == (one.score, "t\x1f\n", {"says": "it's \x1f"})
+        assert entry.occurred_at == NOON + timedelta(hours=int(one.chunk_id[1:]))
+    assert index.candidates(PRINT, [], 4) == []
+
+
+def test_what_was_replaced_is_found_as_it_is_now_and_what_is_gone_is_not(
     index: VectorIndex, settings: Settings
 ) -> None:
     index.upsert(embeddings(6))
-    found = index.candidates(PRINT, vectors(6)[3], 6)
-    assert [one.chunk_id for one in found] == [entry.chunk_id for entry in index.search(PRINT, vectors(6)[3], 6)]
-    assert {one.terms for one in found} == {entry.terms for entry in index.entries(found).values()}
+    probes: tuple[Vector | Terms, ...] = (vectors(6)[3], asked_terms("refund changed"))
+    index.candidates(PRINT, probes, 6)
     other = open_index(settings)
-    other.upsert(embeddings(3, text="changed"))  # replaced, so they stand elsewhere
+    other.upsert(embeddings(3, text="changed"))
     other.delete(["c5"])
-    shown = index.entries(found)
-    assert [one.chunk_id for one in shown] == [one.chunk_id for one in found if one.chunk_id != "c5"]
-    assert [entry.chunk_id for entry in shown.values()] == [one.chunk_id for one in shown]
-    assert index.entries([]) == {}
+    for each in index.candidates(PRINT, probes, 6):
+        assert {one.chunk_id: one.shown().text for one in each} == {
+            f"c{number}": "changed" if number < 3 else f"refund number {number}" for number in range(5)
+        }
     other.delete(None)
-    assert index.entries(found) == {}
+    assert index.candidates(PRINT, probes, 6) == [[], []]

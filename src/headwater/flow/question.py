@@ -204,7 +204,7 @@ def meant_by(word: Word, sample: Sample) -> set[str]:
     stem = stem_of(word.text)
     return {
         term
-        for term in sample.holding
+        for term in sample.ending_alike(word.text, stem)
         if abs(len(bare := term.removeprefix(STEM)) - len(stem)) <= 3
         and (one_edit_away(word.text, bare) or (len(stem) >= MISTYPED_LETTERS_MIN and one_edit_away(stem, bare)))
     }

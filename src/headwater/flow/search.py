@@ -8,7 +8,6 @@ nothing fits is answered with nothing. When the index lags behind silver.embeddi
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -25,7 +24,7 @@ from headwater.flow.nearness import likeness_of
 from headwater.flow.question import Question, Word, edits_of, may_be_mistyped, meant_by
 from headwater.flow.snippet import snippet_of
 from headwater.storage.index.sample import Sample
-from headwater.storage.index.vector_index import Candidate, Filter, Terms, VectorIndex
+from headwater.storage.index.vector_index import Candidate, Filter, Terms, Vector, VectorIndex
 
 LIMIT_MAX: Final = 1_000
 QUERY_LETTERS_MAX: Final = 10_000
@@ -92,7 +91,7 @@ def search(
             break
         depth *= 4
     asked = frozenset(term for word in question.words for term in (word.text, *word.forms, *word.mistyped))
-    return SearchAnswer(_hits(index, ranked, asked), max(0, embedded - index.position()))
+    return SearchAnswer(_hits(ranked, asked), max(0, embedded - index.position()))
 
 
 def search_by_book(read_book: Callable[[], ModelBook], ask: Callable[[ModelBook], SearchAnswer]) -> SearchAnswer:
@@ -124,55 +123,59 @@ def _checked(query: str, only: Filter, limit: int) -> Filter:
 def _candidates(
     index: VectorIndex, embedder: Model, question: Question, sample: Sample, depth: int, only: Filter
 ) -> tuple[Question, Found]:
-    """Both at once: the index works outside Python's lock."""
-    with ThreadPoolExecutor(1) as beside:
-        placed = beside.submit(_near, index, embedder, question, sample, depth, only)
-        question, worded = _worded(index, embedder.card.fingerprint, question, sample, depth, only)
-        near = placed.result()
-    entries = {entry.chunk_id: entry for entry in (*worded, *(entry for entry, _ in near))}
-    likeness = {entry.chunk_id: like for entry, like in near}
-    return question, Found(entries, likeness, max(len(near), len(worded)))
+    """By meaning and by words, asked at once."""
+    probe, is_trusted = _probe(embedder, question, sample)
+    asked = ([] if probe is None else [probe], _worded(question))
+    found = index.candidates(embedder.card.fingerprint, [*asked[0], *asked[1]], depth, only)
+    near, worded = found[: len(asked[0])], [entry for entries in found[len(asked[0]) :] for entry in entries]
+    question, more = _looked_up(index, embedder.card.fingerprint, question, worded, sample, depth, only)
+    entries = {entry.chunk_id: entry for entries in (worded, more, *near) for entry in entries}
+    likeness: dict[str, float] = {}
+    if probe is not None and near[0]:
+        like = likeness_of(embedder, probe, sample, is_trusted=is_trusted)
+        likeness = {entry.chunk_id: like(entry.score) for entry in near[0]}
+    return question, Found(entries, likeness, max(len(likeness), len(worded) + len(more)))
 
 
-def _near(
-    index: VectorIndex, embedder: Model, question: Question, sample: Sample, depth: int, only: Filter
-) -> list[tuple[Candidate, float]]:
+def _probe(embedder: Model, question: Question, sample: Sample) -> tuple[Vector | None, bool]:
+    """What lies near to it, if it says anything to the embedder; and whether it has words that mean something here."""
     text, is_trusted = question.placed(getattr(embedder, "knows", None), sample)
-    if not text:
-        return []
-    probe = ask_vector(embedder, text)
-    if not probe.any():
-        return []
-    found = index.candidates(embedder.card.fingerprint, probe, depth, only)
-    if not found:
-        return []
-    like = likeness_of(embedder, probe, sample, is_trusted=is_trusted)
-    return [(entry, like(entry.score)) for entry in found]
+    probe = ask_vector(embedder, text) if text else None
+    return probe if probe is not None and probe.any() else None, is_trusted
 
 
-def _worded(
-    index: VectorIndex, fingerprint: str, question: Question, sample: Sample, depth: int, only: Filter
-) -> tuple[Question, list[Candidate]]:
-    """By its words. Those of which the sample knows too little are looked up by themselves, too: nothing that is common
-    shall stand before the one entry that has them. Of those that nobody wrote, what may have been meant is."""
+def _worded(question: Question) -> list[Terms]:
+    """Words of which the sample knows too little are looked up by themselves, too: nothing that is common shall stand
+    before the one entry that has them."""
+    rare = question.rare_terms
+    return [terms for terms in (question.terms, rare if set(rare) < set(question.terms) else ()) if terms]
+
+
+def _looked_up(
+    index: VectorIndex,
+    fingerprint: str,
+    question: Question,
+    found: Sequence[Candidate],
+    sample: Sample,
+    depth: int,
+    only: Filter,
+) -> tuple[Question, Sequence[Candidate]]:
+    """The question as it is known from what was found, and what else that brings: of words that nobody wrote, what may
+    have been meant is looked up."""
 
     def find(terms: Terms) -> Sequence[Candidate]:
-        return index.candidates(fingerprint, terms, depth, only) if terms else ()
+        return index.candidates(fingerprint, [terms], depth, only)[0] if terms else ()
 
-    found = [*find(question.terms)]
-    if (rare := question.rare_terms) and set(rare) < set(question.terms):
-        found += find(rare)
     if not sample.is_all:
-        question = question.counted(found, lambda word: bool(index.candidates(fingerprint, word.terms, 1, only)))
+        question = question.counted(found, lambda word: any(index.candidates(fingerprint, [word.terms], 1, only)))
     meant = {
         word.text: meant_by(word, sample) | _edits(find, word, sample)
         for word in question.unheard
         if may_be_mistyped(word)
     }
-    if any(meant.values()):
-        question = question.corrected(meant)
-        found += find(tuple(sorted(set().union(*meant.values()))))
-    return question, found
+    if not any(meant.values()):
+        return question, ()
+    return question.corrected(meant), find(tuple(sorted(set().union(*meant.values()))))
 
 
 def _edits(find: Callable[[Terms], Sequence[Candidate]], word: Word, sample: Sample) -> set[str]:
@@ -192,16 +195,16 @@ def _shown(
     fingerprint, probe = pictures.card.fingerprint, ask_vector(pictures, query)
     if not probe.any():
         return []
-    if not (found := index.candidates(fingerprint, probe, depth, only)):
+    [found] = index.candidates(fingerprint, [probe], depth, only)
+    if not found:
         return []
     like = likeness_of(pictures, probe, index.sample(fingerprint, only.hidden), is_trusted=False)
     return [(entry, like(entry.score)) for entry in found]
 
 
-def _hits(index: VectorIndex, ranked: Sequence[Ranked], asked: frozenset[str]) -> tuple[Hit, ...]:
-    entries = index.entries([one.entry for one in ranked])
-    found = ((one, entries[one.entry]) for one in ranked if one.entry in entries)
-    return tuple(Hit(entry, one.score, one.why, *snippet_of(entry.text, asked)) for one, entry in found)
+def _hits(ranked: Sequence[Ranked], asked: frozenset[str]) -> tuple[Hit, ...]:
+    entries = ((one, one.entry.shown()) for one in ranked)
+    return tuple(Hit(entry, one.score, one.why, *snippet_of(entry.text, asked)) for one, entry in entries)
 
 
 def _ranked(question: Question, found: Found, shown: Iterable[tuple[Candidate, float]]) -> list[Ranked]:

@@ -1,7 +1,9 @@
 """Entries of the vector index as LanceDB holds them, and how rows of silver.embeddings become entries. Pure."""
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from headwater.domain.modality import Modality
 from headwater.domain.tables import TIMESTAMP
 from headwater.domain.terms import terms_of
 from headwater.errors import InvalidRequest
+from headwater.storage.index.vector_index import Entry
 
 # LanceDB refuses a second row with this key only where it is declared so; otherwise two writers make two rows.
 _KEY: Final = pa.field(
@@ -36,14 +39,19 @@ _COLUMNS: Final = pa.schema(
         pa.field("terms", pa.string(), nullable=False),  # of the text and of the object's name, with blanks between
     ]
 )
-AS_JSON: Final = ("locator", "pointer")
+_AS_JSON: Final = ("locator", "pointer")
 _MADE_HERE: Final = ("speaker", "facts", "terms")
 _FILTERED: Final = {"source_fingerprint", "fingerprint", "speaker", "facts"}  # by, and not shown
-SHOWN: Final = [name for name in _COLUMNS.names if name not in _FILTERED]
+SHOWN: Final = tuple(name for name in _COLUMNS.names if name not in _FILTERED)
+# All of them once more, as JSON: reading a row costs by the column. Tables that were made before it do without.
+TOGETHER: Final = "shown"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def schema_of(dimension: int) -> pa.Schema:
-    return _COLUMNS.append(pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False))
+    vector = pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)
+    return _COLUMNS.append(pa.field(TOGETHER, pa.string())).append(vector)
 
 
 def last_of_each(rows: pa.Table) -> pa.Table:
@@ -62,10 +70,26 @@ def to_entries(rows: pa.Table) -> pa.Table:
         raise InvalidRequest(f"Vectors of one model have one length; these have {sorted(lengths)}.")
     schema = schema_of(lengths[0])
     fixed = pa.FixedSizeListArray.from_arrays(flat, lengths[0])
-    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*AS_JSON, *_MADE_HERE}}
-    columns |= {name: _as_json(rows[name]) for name in AS_JSON}
+    columns = {name: rows[name] for name in _COLUMNS.names if name not in {*_AS_JSON, *_MADE_HERE}}
+    columns |= {name: _as_json(rows[name]) for name in _AS_JSON}
     columns |= {"speaker": _speakers(rows["locator"]), "facts": _facts(rows["meta"]), "terms": _terms(rows)}
+    columns |= {TOGETHER: _together(pa.table({name: columns[name] for name in SHOWN}))}
     return pa.table(columns | {"vector": fixed}).select(schema.names).cast(schema)
+
+
+def apart(rows: pa.Table) -> list[dict[str, Any]]:
+    """What is shown of each row, by name, of a table that has it together or of one that has it in columns."""
+    if TOGETHER in rows.schema.names:
+        return [json.loads(row) for row in rows[TOGETHER].to_pylist()]
+    in_columns: list[dict[str, Any]] = rows.select(SHOWN).to_pylist()
+    return in_columns
+
+
+def entry_of(shown: Mapping[str, Any], score: float) -> Entry:
+    read = {name: json.loads(shown[name] or "null") for name in (*_AS_JSON, "meta")}
+    at = shown["occurred_at"]
+    moment = at if isinstance(at, datetime) else _EPOCH + at * _MICROSECOND
+    return Entry(**{**shown, **read, "occurred_at": moment, "score": score})
 
 
 def dimension_of(schema: pa.Schema) -> int:
@@ -74,6 +98,13 @@ def dimension_of(schema: pa.Schema) -> int:
 
 def wrong_length(given: int, wanted: int) -> str:
     return f"This model's index takes vectors of {wanted} numbers, not {given}."
+
+
+def _together(rows: pa.Table) -> pa.Array:
+    given = rows.set_column(
+        rows.schema.get_field_index("occurred_at"), "occurred_at", rows["occurred_at"].cast(pa.int64())
+    )
+    return pa.array([json.dumps(row, ensure_ascii=False) for row in given.to_pylist()], pa.string())
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:

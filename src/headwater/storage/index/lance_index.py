@@ -28,7 +28,7 @@ from headwater.storage.index.lance_entries import (
 )
 from headwater.storage.index.lance_filter import any_of, quoted
 from headwater.storage.index.lance_optimize import organise
-from headwater.storage.index.lance_query import AS_CUT, by_vector, by_words, shown
+from headwater.storage.index.lance_query import AS_CUT, find
 from headwater.storage.index.sample import NOTHING, Sample, places
 from headwater.storage.index.vector_index import ANYTHING, Candidate, Entry, Filter, Terms, Vector
 from headwater.storage.io.conditional_put import require_conditional_put
@@ -72,17 +72,13 @@ class LanceIndex:
                 again_after_conflict(partial(_merge, table, part))
 
     def search(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Entry]:
-        return list(self.entries(self.candidates(fingerprint, probe, k, only)).values())
+        [found] = self.candidates(fingerprint, [probe], k, only)
+        return [one.shown() for one in found]
 
-    def candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Candidate]:
-        return self._answered(fingerprint, lambda: self._candidates(fingerprint, probe, k, only))
-
-    def entries(self, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
-        found: dict[Candidate, Entry] = {}
-        for fingerprint in {one.fingerprint for one in candidates}:
-            mine = [one for one in candidates if one.fingerprint == fingerprint]
-            found |= self._answered(fingerprint, partial(self._entries, fingerprint, mine))
-        return {one: found[one] for one in candidates if one in found}
+    def candidates(
+        self, fingerprint: str, probes: Sequence[Vector | Terms], k: int, only: Filter = ANYTHING
+    ) -> list[list[Candidate]]:
+        return self._answered(fingerprint, lambda: self._candidates(fingerprint, probes, k, only))
 
     def sample(self, fingerprint: str, hidden: frozenset[str] = frozenset()) -> Sample:
         return self._answered(fingerprint, lambda: self._sample(fingerprint, hidden))
@@ -99,20 +95,14 @@ class LanceIndex:
                     raise
                 return ask()
 
-    def _candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter) -> list[Candidate]:
+    def _candidates(
+        self, fingerprint: str, probes: Sequence[Vector | Terms], k: int, only: Filter
+    ) -> list[list[Candidate]]:
         table = self._table(fingerprint)
         if table is None:
             self._refuse_if_others(fingerprint)
-            return []
-        rows = by_words(table, probe, k, only) if isinstance(probe, tuple) else by_vector(table, probe, k, only)
-        return [Candidate(fingerprint, **row) for row in rows]
-
-    def _entries(self, fingerprint: str, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
-        table = self._table(fingerprint)
-        if table is None:
-            self._refuse_if_others(fingerprint)
-            return {}
-        return shown(table, candidates)
+            return [[] for _ in probes]
+        return find(table, probes, k, only)
 
     def _sample(self, fingerprint: str, hidden: frozenset[str]) -> Sample:
         table = self._table(fingerprint)
@@ -316,7 +306,8 @@ def _index_once(table: "Table", column: str, config: Any, name: str) -> None:
 
 
 def _merge(table: "Table", part: pa.Table) -> None:
-    table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all().execute(part)
+    known = part.select(table.schema.names)  # a table that was made before a column does without it
+    table.merge_insert("chunk_id").when_matched_update_all().when_not_matched_insert_all().execute(known)
 
 
 def _rows(table: "Table", condition: str, limit: int) -> list[str]:

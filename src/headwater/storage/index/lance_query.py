@@ -1,28 +1,33 @@
-"""Asking a LanceDB table: what is nearest to a vector, what has the words asked for, and what is shown of it."""
+"""Asking a LanceDB table: what is nearest to a vector, and what has the words asked for.
 
-import json
+Each question, each row and each column that LanceDB is asked for has its price. So questions that belong together go
+out at once and give places only; what stands there is read once for all of them, as one column.
+"""
+
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from headwater.errors import InvalidRequest
-from headwater.storage.index.lance_entries import AS_JSON, SHOWN, dimension_of, wrong_length
-from headwater.storage.index.lance_filter import any_of, condition
-from headwater.storage.index.vector_index import Candidate, Entry, Filter, Terms, Vector
+from headwater.storage.index.lance_entries import SHOWN, TOGETHER, apart, dimension_of, entry_of, wrong_length
+from headwater.storage.index.lance_filter import condition
+from headwater.storage.index.lance_optimize import is_fine
+from headwater.storage.index.vector_index import Candidate, Filter, Terms, Vector
 
 if TYPE_CHECKING:
     from lancedb.table import Table
 
-# All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the recall: on
-# 100,000 static vectors 0.998 of the ten nearest, against 0.980 for 100 (see docs/benchmarks.md).
+# All partitions up to this many are probed, and re-ranking this many by their true vectors keeps the ten nearest: 1.000
+# of them among 200,000 static vectors by fine codes, 0.998 among 100,000 by a bit for each number (docs/benchmarks.md).
 PROBES: Final = 16
+REFINED_FINE: Final = 50
 REFINED: Final = 400
-
-# Each column that is fetched costs a tenth of a question, so a candidate has only what it is ranked by.
-_RANKED: Final = ["chunk_id", "object_id", "terms"]
-_FETCHED: Final = [name for name in SHOWN if name not in {"object_id", "terms"}]
 
 # Texts come cut already: by `domain/terms.py`, which search asks with, too.
 AS_CUT: Final[dict[str, Any]] = {
@@ -31,32 +36,71 @@ AS_CUT: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def by_vector(table: "Table", probe: Vector, k: int, only: Filter) -> list[dict[str, Any]]:
-    if len(probe) != (wanted := dimension_of(table.schema)):
-        raise InvalidRequest(wrong_length(len(probe), wanted))
-    query = _question(table, only).nearest_to(probe).column("vector").distance_type("cosine")
-    # Too few results behind a narrow filter: go on to the other partitions.
-    query = query.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(max(2, math.ceil(REFINED / k)))
-    return [{**row, "score": 1.0 - row["score"]} for row in _candidates(query, k, "_distance")]
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a table is made; another process may train finer codes for it while this one has it open."""
+
+    dimension: int
+    shown: tuple[str, ...]
+    is_fine: bool
 
 
-def by_words(table: "Table", terms: Terms, k: int, only: Filter) -> list[dict[str, Any]]:
-    query = _question(table, only).nearest_to_text(" ".join(terms), columns=["terms"])
-    return _candidates(query, k, "_score")
+@dataclass(frozen=True, slots=True)
+class Question:
+    query: Any
+    measure: str
+
+    def scores(self, rows: pa.Table) -> list[float]:
+        measured: list[float] = rows[self.measure].to_pylist()
+        return [1.0 - distance for distance in measured] if self.measure == "_distance" else measured
 
 
-def shown(table: "Table", candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
-    """Without those that are gone meanwhile."""
-    rows = _at_their_places(table, candidates)
-    if len(rows) < len(candidates):  # some were moved, or replaced
-        wanted = any_of("chunk_id", [one.chunk_id for one in candidates])
-        rows = _by_id(_answer(_inside(table).query().where(wanted).limit(len(candidates)).select(_FETCHED)))
-    return {one: _entry(one, rows[one.chunk_id]) for one in candidates if one.chunk_id in rows}
+_shapes: "WeakKeyDictionary[Table, Shape]" = WeakKeyDictionary()
 
 
-def _question(table: "Table", only: Filter) -> Any:
+def find(table: "Table", probes: Sequence[Vector | Terms], k: int, only: Filter) -> list[list[Candidate]]:
+    """What each of the probes finds, best first."""
+    shape = _shape_of(table)
+    questions = [_question(table, shape, probe, k, only) for probe in probes]
+    found = _ask(questions, ())
+    shown = _shown_at(table, {place for rows in found for place in rows["_rowid"].to_pylist()}, shape)
+    if shown is None:  # some were moved, replaced or deleted since: each is asked again, and read as it is found
+        return [
+            _candidates(one, rows, apart(rows))
+            for one, rows in zip(questions, _ask(questions, shape.shown), strict=True)
+        ]
+    return [
+        _candidates(one, rows, [shown[place] for place in rows["_rowid"].to_pylist()])
+        for one, rows in zip(questions, found, strict=True)
+    ]
+
+
+def _shape_of(table: "Table") -> Shape:
+    known = _shapes.get(table)
+    if known is None or not known.is_fine:
+        schema = table.schema
+        shown = (TOGETHER,) if TOGETHER in schema.names else SHOWN
+        known = _shapes[table] = Shape(dimension_of(schema), shown, is_fine(table))
+    return known
+
+
+def _question(table: "Table", shape: Shape, probe: Vector | Terms, k: int, only: Filter) -> Question:
     query = _inside(table).query()
-    return query.where(chosen) if (chosen := condition(only)) else query
+    if chosen := condition(only):
+        query = query.where(chosen)
+    if isinstance(probe, tuple):
+        worded = query.nearest_to_text(" ".join(probe), columns=["terms"])
+        return Question(worded.limit(k).with_row_id(), "_score")
+    if len(probe) != shape.dimension:
+        raise InvalidRequest(wrong_length(len(probe), shape.dimension))
+    near = query.nearest_to(probe).column("vector").distance_type("cosine")
+    # Too few results behind a narrow filter: go on to the other partitions.
+    near = near.minimum_nprobes(PROBES).maximum_nprobes(0).refine_factor(_refine_factor(shape, k))
+    return Question(near.limit(k).with_row_id(), "_distance")
+
+
+def _refine_factor(shape: Shape, k: int) -> int:
+    return max(1, math.ceil(REFINED_FINE / k)) if shape.is_fine else max(2, math.ceil(REFINED / k))
 
 
 def _inside(table: Any) -> Any:
@@ -64,34 +108,34 @@ def _inside(table: Any) -> Any:
     return table._table
 
 
-def _answer(query: Any) -> pa.Table:
+def _ask(questions: Sequence[Question], columns: Sequence[str]) -> list[pa.Table]:
+    return _answers([one.query.select([*columns, one.measure]) for one in questions])
+
+
+def _answers(queries: Sequence[Any]) -> list[pa.Table]:
     from lancedb.background_loop import LOOP
 
-    rows: pa.Table = cast(Any, LOOP).run(query.to_arrow())
+    async def all_at_once() -> list[pa.Table]:
+        return await asyncio.gather(*(query.to_arrow() for query in queries))
+
+    rows: list[pa.Table] = cast(Any, LOOP).run(all_at_once())
     return rows
 
 
-def _candidates(query: Any, k: int, measure: str) -> list[dict[str, Any]]:
-    """As a `Candidate` wants them."""
-    rows = _answer(query.limit(k).with_row_id().select([*_RANKED, measure]))
-    found: list[dict[str, Any]] = rows.rename_columns({"_rowid": "place", measure: "score"}).to_pylist()
-    return found
-
-
-def _at_their_places(table: "Table", candidates: Sequence[Candidate]) -> dict[str, dict[str, Any]]:
-    """Those that are still where they were found, as nearly always all are."""
-    try:
-        rows = _by_id(_answer(_inside(table).take_row_ids([one.place for one in candidates]).select(_FETCHED)))
-    except (RuntimeError, OSError, ValueError):  # of files that were merged meanwhile; an outage shows at once again
+def _shown_at(table: "Table", places: Collection[int], shape: Shape) -> dict[int, dict[str, Any]] | None:
+    """By place, where all of them are as they were found, as nearly always they are."""
+    if not places:
         return {}
-    return {one.chunk_id: rows[one.chunk_id] for one in candidates if one.chunk_id in rows}
+    query = _inside(table).take_row_ids(sorted(places)).with_row_id().select(list(shape.shown))
+    try:
+        [rows] = _answers([query])
+    except (RuntimeError, OSError, ValueError):  # of files that were merged meanwhile; an outage shows at once again
+        return None
+    return dict(zip(rows["_rowid"].to_pylist(), apart(rows), strict=True)) if len(rows) == len(places) else None
 
 
-def _by_id(rows: pa.Table) -> dict[str, dict[str, Any]]:
-    return {row["chunk_id"]: row for row in rows.to_pylist()}
-
-
-def _entry(candidate: Candidate, row: dict[str, Any]) -> Entry:
-    read = {name: json.loads(row[name] or "null") for name in (*AS_JSON, "meta")}
-    known = {"object_id": candidate.object_id, "terms": candidate.terms, "score": candidate.score}
-    return Entry(**(row | read | known))
+def _candidates(question: Question, rows: pa.Table, shown: Sequence[dict[str, Any]]) -> list[Candidate]:
+    return [
+        Candidate(one["chunk_id"], score, one["object_id"], one["terms"], partial(entry_of, one, score))
+        for one, score in zip(shown, question.scores(rows), strict=True)
+    ]

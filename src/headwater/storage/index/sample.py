@@ -4,10 +4,11 @@ What is rare and what is near differ from lake to lake and from embedder to embe
 index holds: how many entries have a term, and how near a vector lies to texts that have nothing to do with it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, Self
 
 import numpy as np
@@ -15,10 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.domain.terms import STEM
+
 Vectors = npt.NDArray[np.float32]
 
 ENTRIES_MAX: Final = 1_000
 _RUN: Final = 20  # neighbours are drawn together: on S3 each place costs a request
+# One wrong letter, or two swapped, leaves either the first two of five as they were or the last two.
+_END: Final = 2
 _NO_VECTORS: Final[Vectors] = np.zeros((0, 1), np.float32)
 
 
@@ -63,6 +68,20 @@ class Sample:
         for term, count in self.holding.items():
             counted.update(dict.fromkeys(filter(str.isalpha, term), count))
         return "".join(letter for letter, _ in counted.most_common(40))
+
+    @cached_property
+    def _by_ends(self) -> Mapping[tuple[bool, str], list[str]]:
+        ends: defaultdict[tuple[bool, str], list[str]] = defaultdict(list)
+        for term in self.holding:
+            bare = term.removeprefix(STEM)
+            ends[True, bare[:_END]].append(term)
+            ends[False, bare[-_END:]].append(term)
+        return ends
+
+    def ending_alike(self, *words: str) -> set[str]:
+        """Terms that begin or end as one of the words does; whatever is one letter away from five is among them."""
+        ends = ((True, word[:_END]) for word in words), ((False, word[-_END:]) for word in words)
+        return {term for end in chain(*ends) for term in self._by_ends.get(end, ())}
 
     def has_outgrown(self, indexed: int) -> bool:
         """Whether an index of so many entries needs another one."""

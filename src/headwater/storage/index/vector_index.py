@@ -4,7 +4,7 @@ The index is a view of silver.embeddings: it can be deleted and rebuilt to the s
 in that table beside its entries, so that a wiped index starts again from the first vector.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -70,14 +70,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What an entry is ranked by. `score` as an entry has it; `place` is where it was found, for the index alone."""
+    """What an entry is ranked by, as an entry has it; `shown` makes the entry itself, as it was when it was found."""
 
-    fingerprint: str
     chunk_id: str
     score: float
     object_id: str
     terms: str
-    place: int
+    shown: Callable[[], Entry]
 
 
 class VectorIndex(Protocol):
@@ -95,12 +94,10 @@ class VectorIndex(Protocol):
         """The k best, best first: nearest to a vector, or by terms, rare ones first; what is new counts, too."""
         ...
 
-    def candidates(self, fingerprint: str, probe: Vector | Terms, k: int, only: Filter = ANYTHING) -> list[Candidate]:
-        """The same, for who ranks many and shows few."""
-        ...
-
-    def entries(self, candidates: Sequence[Candidate]) -> dict[Candidate, Entry]:
-        """In the same order; what is gone since it was found is left out."""
+    def candidates(
+        self, fingerprint: str, probes: Sequence[Vector | Terms], k: int, only: Filter = ANYTHING
+    ) -> list[list[Candidate]]:
+        """The same of each of several, which costs less than one after the other; for who ranks many and shows few."""
         ...
 
     def sample(self, fingerprint: str, hidden: frozenset[str] = frozenset()) -> Sample:
