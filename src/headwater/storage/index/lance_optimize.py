@@ -18,7 +18,7 @@ ANN_ROWS: Final = 20_000
 # Few, large partitions: half the training time of the usual square root, and better recall.
 PARTITION_ROWS: Final = 12_500
 OUTGROWN: Final = 4
-# Of each number of a vector. With three, re-ranking as many as were asked for is enough; with one, eight times as many.
+# Of each number of a vector. With three, re-ranking twice as many as are asked for is enough; with one, eight times.
 BITS: Final = 3
 # Fewer than LanceDB's 50 train faster; what the codes lose, re-ranking more of them wins back.
 TRAINING_ROUNDS: Final = 20
