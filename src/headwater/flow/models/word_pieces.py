@@ -11,8 +11,13 @@ LETTERS_A_PIECE: Final = {2: (3.0, 2.0), 3: (4.0, 3.5)}
 
 
 def sureness(word: str, pieces: int) -> float:
-    """How sure it is that a word in so many pieces means something: 1, ½, or 0 for one that is in shreds."""
+    """How sure it is that a word in so many pieces means something: 1, ½, or 0 for one that is in shreds.
+
+    Never 1 in a script other than Latin: they were trained on hardly any, and have its pieces all the same.
+    """
     if pieces <= 1:
-        return 1.0 if len(word) > 2 else 0.5
+        return 1.0 if len(word) > 2 and word.isascii() else 0.5
     sure, likely = LETTERS_A_PIECE[min(pieces, 3)]
-    return 1.0 if len(word) > sure * pieces else 0.5 if len(word) > likely * pieces else 0.0
+    if len(word) > sure * pieces and word.isascii():
+        return 1.0
+    return 0.5 if len(word) > likely * pieces else 0.0
