@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headwater.storage.io.cache import cache_directory
+
 CODE = """
 import json, sys
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
@@ -46,6 +48,8 @@ def answer_offline(code: str, model: str, given: str | Path, home: Path) -> Any:
     """
     home.mkdir()
     places = {"HOME": home, "XDG_CACHE_HOME": home / "cache", "HF_HOME": home / "hf", "TMPDIR": home}
+    # Where set-up put the weights that come in no package; nobody but Headwater knows this variable.
+    places["HEADWATER_CACHE"] = cache_directory()
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
     done = subprocess.run(
         [sys.executable, "-c", CODE.replace("INPUT", code), model, str(given)],

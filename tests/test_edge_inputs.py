@@ -145,7 +145,7 @@ def test_what_is_long_is_read_in_strips(size: tuple[int, int], most: tuple[int, 
 @pytest.mark.parametrize(
     "text", ["", "   ", "\U0001f600\U0001f389\U0001f64f", "\u200b\ufeff", "\x00", "x" * 100_000, "\u8ba2" * 100_000]
 )
-@pytest.mark.parametrize("kind", ["static", "minilm"])
+@pytest.mark.parametrize("kind", ["static", "minilm", "bge"])
 def test_a_text_of_no_word_or_of_one_without_end_has_a_place_or_none(kind: str, text: str) -> None:
     model = load_model(kind)
     model.load()

@@ -34,7 +34,7 @@ def test_pictures(model: str, screen: Path, tmp_path: Path) -> None:
     assert text == "Payment failed\nYour card ending in 4821 was declined."
 
 
-@pytest.mark.parametrize("model", ["static", "minilm", "lexical"])
+@pytest.mark.parametrize("model", ["static", "minilm", "bge", "lexical"])
 def test_text(model: str, tmp_path: Path) -> None:
     vector = answer_offline(PLACE, model, "refund", tmp_path / "home")
     assert abs(sum(number * number for number in vector) - 1) < 1e-4

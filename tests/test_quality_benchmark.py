@@ -80,7 +80,7 @@ def test_a_sample_of_speech_is_heard_as_much_better_as_the_whole_is_to_be() -> N
         assert ours.error <= theirs.error * speech.GOALS[kind], (kind, ours, theirs)
 
 
-@pytest.mark.parametrize("embedder", ["static", "minilm"])
+@pytest.mark.parametrize("embedder", ["static", "minilm", "bge"])
 def test_search_by_words_and_meaning_is_as_good_as_the_better_half_on_every_class(
     embedder: str, tmp_path: Path
 ) -> None:
@@ -91,6 +91,8 @@ def test_search_by_words_and_meaning_is_as_good_as_the_better_half_on_every_clas
         better = max(gained["meaning"], gained["words"])
         assert gained["fused"] >= better - search_quality.ALIKE, (kind, gained)
     assert search_quality.mean_by_way("code", questions, found, recall)["fused"] == 1.0
+    if embedder == "bge":
+        assert search_quality.mean_by_way("meaning", questions, found, recall)["fused"] >= 0.9
 
 
 def test_a_sample_of_screens_is_read_as_much_better_as_the_whole_is_to_be() -> None:

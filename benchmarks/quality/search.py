@@ -25,7 +25,7 @@ from headwater.storage.index.vector_index import VectorIndex, open_index
 from quality import table
 from quality.judged import AT, NONSENSE, Question, ndcg, read_questions, read_texts, recall
 
-MODELS: Final = ("static", "minilm", "lexical")
+MODELS: Final = ("static", "minilm", "bge", "lexical")
 NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POINTER: Final = {"offset": 0, "size": 1, "content_type": "text/plain", "checksum": "0" * 64}
 

@@ -28,6 +28,7 @@ MODELS: Final[dict[str, str]] = {
     "pp-ocr": "headwater.flow.models.pp_ocr:PpOcr",
     "static": "headwater.flow.models.static:Static",
     "minilm": "headwater.flow.models.minilm:MiniLm",
+    "bge": "headwater.flow.models.bge:Bge",
     "pocketsphinx": "headwater.flow.models.speech:PocketSphinx",
     "rapidocr": "headwater.flow.models.pictures:RapidOcr",
     "pdfium": "headwater.flow.models.documents:Pdfium",
