@@ -15,7 +15,9 @@ from calling import answer
 from lakes import CALL, CALL_BYTES, CALL_CHUNK, SCREEN, label_of, small_lake
 from waiting import wait_until
 
+from headwater.cli import output
 from headwater.cli.commands import run
+from headwater.cli.fitted_table import Column, cut, fit, widths
 from headwater.cli.main import COMMANDS, main
 from headwater.demo import tour
 from headwater.errors import Conflict
@@ -310,6 +312,37 @@ def test_a_run_that_was_stopped_half_way_does_not_say_that_it_is_done(capsys: py
 
 def test_the_map_fits_a_terminal_of_80_columns(call: Any, lake: Path) -> None:
     assert max(map(len, call("flow", "--lake", lake).out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_their_terminal_and_say_what_found_no_room(
+    call: Any, lake: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Whole cells of the columns that matter most, rather than a letter of each."""
+    output.console.cache_clear()
+    monkeypatch.setattr(output, "_PIPE_WIDTH", width)
+    try:
+        for name in ("transcripts", "captions", "messages", "quarantine"):
+            *rows, last = call("show", name, "--lake", lake).out.splitlines()
+            assert max(map(len, rows)) <= width and "newest first." in last
+            assert width > 80 or name != "transcripts" or "No room for: " in last
+        listed = call("models", "--lake", lake).out
+        known = call("models", "--lake", lake, "--json").json["models"]
+        assert all(model["fingerprint"] in listed and model["model"] in listed for model in known)
+        assert max(map(len, listed.splitlines())) <= width
+    finally:
+        output.console.cache_clear()
+
+
+def test_of_an_object_the_end_is_shown_and_of_a_text_the_beginning() -> None:
+    kinds = {"object_id": Column(10, shows_end=True), "text": Column(12)}
+    rows = [{"object_id": "documents/acme/note.md", "text": "where is my refund", "empty": "", "more": "xyz"}]
+    matter = ("object_id", "text", "empty", "more")
+    assert fit(rows, matter, kinds, 24) == ["object_id", "text"]
+    assert widths(rows, ["object_id", "text"], kinds, 30) == {"object_id": 16, "text": 12}
+    assert fit(rows, matter, kinds, 200) == ["object_id", "text", "more"]
+    assert cut("documents/acme/note.md", 10, kinds["object_id"]) == "…e/note.md"
+    assert cut("where is my refund", 12) == "where is my…"
 
 
 def test_the_first_signal_asks_and_the_second_ends() -> None:

@@ -30,4 +30,5 @@ def _draw(document: dict[str, Any]) -> None:
     for found in document["findings"]:
         say(text(f"{found['state']:<5}", colours[found["state"]]), f"{found['about']:<20}{found['detail']}")
         if found["next_move"]:
-            say(f"{'':<25}→ {found['next_move']}")
+            # Not below the detail: it holds a command, which is to stay on one line if it can.
+            say(f"{'':<5}→ {found['next_move']}")

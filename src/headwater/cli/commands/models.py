@@ -1,10 +1,12 @@
 """`headwater models`"""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from headwater.cli.session import Session, with_session
+
+_WIDE: Final = 100  # from here on a model's name and fingerprint stand beside one another
 
 
 @click.command(
@@ -19,23 +21,18 @@ def command(session: Session) -> None:
 
 
 def _draw(document: dict[str, Any]) -> None:
-    from headwater.cli.naming import shown_name
-    from headwater.cli.output import money, say, table, text
+    from headwater.cli.output import console, money, say, table, text
 
-    columns = ("step", "state", "model", "fingerprint", "rows", "seconds", "cost")
-    rows = [
-        (
-            known["step"],
-            text(known["state"], "bold" if known["state"] == "active" else ""),
-            shown_name(known["name"], known["model"]),
-            known["fingerprint"],
-            f"{known['rows']:,}",
-            f"{known['model_seconds']:,.1f}",
-            money(known["cost"]),
-        )
-        for known in document["models"]
-    ]
-    table(columns, rows, numbers=columns[4:], whole=[name for name in columns if name != "model"])
+    narrow = console().width < _WIDE
+    numbers = ("rows", "seconds", "cost")
+    columns = ("step", "state", *numbers, "model") if narrow else ("step", "state", "model", "fingerprint", *numbers)
+    rows = []
+    for known in document["models"]:
+        state = text(known["state"], "bold" if known["state"] == "active" else "")
+        counts = (f"{known['rows']:,}", f"{known['model_seconds']:,.1f}", money(known["cost"]))
+        which = _which(known, narrow=narrow)
+        rows.append((known["step"], state, *counts, *which) if narrow else (known["step"], state, *which, *counts))
+    table(columns, rows, numbers=numbers, whole=[name for name in columns if name != "model"])
     for known in document["models"]:
         if next_move := _next_move(known):
             say(next_move)
@@ -44,6 +41,15 @@ def _draw(document: dict[str, Any]) -> None:
         say(f"  Bring it in: {offer['replay']}")
     for sentence in document["fallbacks"]:
         say(sentence)
+
+
+def _which(known: dict[str, Any], *, narrow: bool) -> tuple[str, ...]:
+    """By name, fingerprint and label: in a narrow terminal one below the other."""
+    from headwater.cli.naming import shown_name
+
+    if not narrow:
+        return shown_name(known["name"], known["model"]), known["fingerprint"]
+    return (f"{known['name']}  {known['fingerprint']}\n{known['model']}",)
 
 
 def _quoted(quote: dict[str, Any]) -> str:

@@ -9,13 +9,13 @@ from headwater.cli.session import Session, as_of_option, with_session
 if TYPE_CHECKING:
     from headwater.domain.ref import Ref
 
-_CELL_WIDTH: Final = 40
-# What a person looks for; the rest is in --json.
+# What a person looks for, in this order; the rest is in --json.
 _SHOWN: Final = (
     "object_id", "customer", "modality", "occurred_at", "reason", "detail", "text", "confidence", "language", "model",
     "content_type", "size", "duration_ms", "width", "height", "pages", "attempts", "log_partition", "log_offset",
     "extra",
 )  # fmt: skip
+_FIRST: Final = ("object_id", "text", "reason", "detail", "occurred_at", "customer", "model")
 
 
 @click.command(
@@ -32,13 +32,34 @@ def command(session: Session, name: str, limit: int, as_of: "Ref | None") -> Non
 
 
 def _draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import one_line, plural, say, table
+    from headwater.cli.fitted_table import Column, fitted_table
+    from headwater.cli.output import plural, say
 
     columns = [name for name in _SHOWN if name in document["columns"]]
-    rows = [[one_line(short(row[name]), _CELL_WIDTH) for name in columns] for row in document["rows"]]
-    table(columns, rows, cut=True)
-    say(f"{plural(len(rows), 'row')} of {document['table']}, newest first. Whole: --json, or headwater sql.")
+    rows = [{name: _cell(name, row[name]) for name in columns} for row in document["rows"]]
+    kinds = {
+        "object_id": Column(24, shows_end=True),
+        "text": Column(30),
+        "detail": Column(30),
+        "occurred_at": Column(16),
+    }
+    left_out = fitted_table(columns, rows, _FIRST, kinds) if rows else []
+    more = f" No room for: {', '.join(left_out)}." if left_out else ""
+    say(f"{plural(len(rows), 'row')} of {document['table']}, newest first.{more} Whole: --json, or headwater sql.")
     print_snapshots(document)
+
+
+def _cell(name: str, value: Any) -> str:
+    from headwater.cli.output import one_line
+    from headwater.domain.keys import shown_path
+
+    text = one_line(short(value))
+    match name:
+        case "object_id":
+            return shown_path(text)
+        case "occurred_at":
+            return text[:16].replace("T", " ")
+    return text
 
 
 def print_snapshots(document: dict[str, Any], *, stderr: bool = False) -> None:
