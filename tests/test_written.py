@@ -105,6 +105,16 @@ BROKEN: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a program named .txt": ("a.txt", lambda: b"\x7fELF\x02\x01\x01" + bytes(60), "UNREADABLE"),
     "21 MB of text": ("a.md", lambda: b"word " * 4_200_000, "TOO_LARGE"),
     "UTF-16 that stops in a letter": ("a.txt", lambda: b"\xff\xfeab\x00", "UNREADABLE"),
+    "HTML of 200,000 elements in one another": (
+        "a.html",
+        lambda: b"<div>" * 200_000 + b"hello" + b"</div>" * 200_000,
+        "UNREADABLE",
+    ),
+    "a letter whose HTML is as deep": (
+        "a.eml",
+        lambda: b"From: a@b.org\nSubject: x\nContent-Type: text/html\n\n" + b"<b>" * 200_000,
+        "UNREADABLE",
+    ),
     "subtitles without times": ("a.srt", lambda: b"Hello\nthere\n", "UNREADABLE"),
     "a letter without headers": ("a.eml", lambda: b"Dear Sir,\n\nhello\n", "UNREADABLE"),
     "a message that is encrypted": (
@@ -218,6 +228,20 @@ def test_rows_far_down_and_far_right_cost_no_more_than_what_is_in_them(lab: Lab)
     )
     row = lab.derive("a.xlsx", data)["read"]["ok"]
     assert [(part["text"], part["section"]) for part in row["segments"]] == [("near\nfar", "A!1–1000000")]
+
+
+def test_html_with_many_elements_beside_one_another_is_read_however_its_tags_end() -> None:
+    from headwater.flow.models.readers.html import html_segments
+
+    many = 12_000
+    for page, last in (
+        ("<ul>" + "<li><p>a gnat" * many, "a gnat"),
+        ("<svg>" + "<path d='M0'/>" * many + "</svg><p>a newt", "a newt"),
+        ("<script>" + "'<div>';" * many + "</script><!-- " + "<div>" * many + " --><p>an eft", "an eft"),
+        ("<p><b>an owl</b></p>" * many, "an owl"),
+    ):
+        *_, found = html_segments(page)
+        assert found.text == last
 
 
 def test_a_pdf_is_read_by_its_model_alone(lab: Lab) -> None:
