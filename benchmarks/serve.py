@@ -118,7 +118,7 @@ def measured(pid: int, asked: list[Asked]) -> Iterator[None]:
 
 def resident_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)  # it has ended
 
 
 def by_http(lake: Path, clients: int, seconds: float) -> Asked:

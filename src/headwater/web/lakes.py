@@ -7,7 +7,9 @@ takes no thread.
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -27,7 +29,8 @@ class Lakes:
         self._opened = 0
         self._idle: list[Lake] = []
         self._closed = False
-        self._changed = threading.Condition()
+        self._waiting: deque[Future[Lake | None]] = deque()
+        self._lock = threading.Lock()
 
     def apart(self, most: int) -> "Lakes":
         """Handles of the same lake that those who borrow here cannot take."""
@@ -58,7 +61,7 @@ class Lakes:
 
     def close(self) -> None:
         """Those that are lent out are closed when they come back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for lake in idle:
@@ -66,26 +69,43 @@ class Lakes:
 
     def _take(self) -> Lake:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        with self._changed:
-            while not self._idle and self._opened >= self._most:
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise _busy()
-            if self._idle:
-                return self._idle.pop()
-            self._opened += 1
+        while True:
+            with self._lock:
+                if self._idle:
+                    return self._idle.pop()
+                if self._opened < self._most:
+                    self._opened += 1
+                    break
+                mine: Future[Lake | None] = Future()
+                self._waiting.append(mine)
+            if (lake := self._wait(mine, deadline)) is not None:
+                return lake
         try:
             return self._open()
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self._opened -= 1
-                self._changed.notify()
+                if self._waiting:
+                    self._waiting.popleft().set_result(None)
             raise
 
+    def _wait(self, mine: "Future[Lake | None]", deadline: float) -> Lake | None:
+        """The lake that somebody gave back; None where one may be opened."""
+        wait((mine,), max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                raise _busy()
+        return mine.result()
+
     def _give_back(self, lake: Lake) -> None:
-        with self._changed:
+        """To who has waited longest; whoever has just had one stands behind them."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set_result(lake)
+                return
             if not self._closed:
                 self._idle.append(lake)
-                self._changed.notify()
                 return
         lake.close()
 
