@@ -15,6 +15,7 @@ from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.upkeep import LakeUpkeep
 from headwater.lake import Lake
+from headwater.remote_lake import RemoteJob, RemoteLake, RemoteTable
 from headwater.table_reader import TableReader
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "python.md"
@@ -27,12 +28,19 @@ command's twin is told in [cli.md](cli.md#from-python). Times are taken as `"202
 """
 FACETS: Final = {"lake.models": LakeModels, "lake.quarantine": LakeQuarantine, "lake.upkeep": LakeUpkeep}
 
+REMOTE: Final = (
+    ("A lake elsewhere", "remote", RemoteLake),
+    ("A table of it", 'remote.table("…")', RemoteTable),
+    ("A job of it", "job", RemoteJob),
+)
+
 
 def python_page() -> str:
     functions = [(f"headwater.{name}", getattr(headwater, name)) for name in headwater.__all__ if name[0].islower()]
     parts = [("Functions", "", functions), ("A lake", Lake.__doc__, list(members("lake", Lake)))]
     parts += [(name, kind.__doc__, list(members(name, kind))) for name, kind in FACETS.items()]
     parts += [("A table", TableReader.__doc__, list(members('lake.table("…")', TableReader)))]
+    parts += [(title, kind.__doc__, list(members(name, kind))) for title, name, kind in REMOTE]
     return HEAD + "".join(f"\n## {title}\n\n{section(told, found)}" for title, told, found in parts)
 
 

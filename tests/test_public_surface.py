@@ -18,6 +18,7 @@ from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.upkeep import LakeUpkeep
 from headwater.lake import Lake
+from headwater.remote_lake import RemoteJob, RemoteLake, RemoteTable
 from headwater.table_reader import TableReader
 
 # Before a lake had facets; each goes on working.
@@ -33,8 +34,8 @@ def public(kind: type) -> set[str]:
 
 def test_the_package_exports_these_names() -> None:
     assert sorted(headwater.__all__) == [
-        "Lake", "__version__", "check_event", "doctor", "event_schema", "init", "kinds", "migrate", "open",
-        "plan_migration", "plan_restore", "plan_upgrade", "restore", "submit", "upgrade",
+        "Lake", "RemoteLake", "__version__", "check_event", "connect", "doctor", "event_schema", "init", "kinds",
+        "migrate", "open", "plan_migration", "plan_restore", "plan_upgrade", "restore", "submit", "upgrade",
     ]  # fmt: skip
     assert all(getattr(headwater, name) for name in headwater.__all__)
     assert dir(headwater) == sorted(headwater.__all__)
@@ -56,6 +57,15 @@ def test_a_lake_mirrors_the_commands() -> None:
         "rescan", "serve_metrics",
     }  # fmt: skip
     assert public(TableReader) == {"about", "page", "snapshot", "to_arrow", "to_duckdb", "to_pandas", "to_spark"}
+
+
+def test_a_remote_lake_has_the_names_of_the_lake() -> None:
+    assert public(RemoteLake) - public(Lake) == {"apply", "plan"}
+    assert public(RemoteTable) < public(TableReader)
+    assert public(RemoteJob) == {"id", "state", "stop", "wait"}
+    for name in public(RemoteLake) & public(Lake) - {"label", "quarantine", "run"}:
+        far, near = (set(inspect.signature(getattr(kind, name)).parameters) for kind in (RemoteLake, Lake))
+        assert far <= near, name
 
 
 def test_each_former_name_is_that_of_a_facet() -> None:
@@ -109,7 +119,8 @@ def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_othe
     facets = {f"lake.{facet}.{name}" for (_, facet), kind in FACETS.items() for name in public(kind)}
     functions = {f"headwater.{name}" for name in headwater.__all__}
     assert (lake | facets | functions) - told == {
-        "headwater.Lake", "headwater.__version__", "headwater.open", "lake.access.note", "lake.access.visitor",
+        "headwater.Lake", "headwater.RemoteLake", "headwater.__version__", "headwater.connect", "headwater.open",
+        "lake.access.note", "lake.access.visitor",
         "lake.close", "lake.journal", "lake.models.book", "lake.models.step_of", "lake.open_object", "lake.pending",
         "lake.spark", "lake.table", "lake.upkeep.serve_metrics", "lake.view",
     }  # fmt: skip

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from headwater.domain.event_schema import event_schema
     from headwater.domain.kinds import kinds
     from headwater.lake import Lake, init, open
+    from headwater.remote_lake import RemoteLake, connect
 
     __version__: str
 
 __all__ = (
     "Lake",
+    "RemoteLake",
     "__version__",
     "check_event",
+    "connect",
     "doctor",
     "event_schema",
     "init",
@@ -39,6 +42,7 @@ _CLOSED = ("doctor", "migrate", "plan_migration", "plan_restore", "plan_upgrade"
 _HOMES = {
     **dict.fromkeys(_CLOSED, "headwater.closed_lake"),
     "submit": "headwater.cluster",
+    **dict.fromkeys(("RemoteLake", "connect"), "headwater.remote_lake"),
     "kinds": "headwater.domain.kinds",
     "check_event": "headwater.domain.check_event",
     "event_schema": "headwater.domain.event_schema",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.clock import to_text
+from headwater.clock import parse_time, to_text
 from headwater.storage.index.vector_index import Entry
 
 if TYPE_CHECKING:
@@ -86,6 +86,19 @@ class SearchAnswer:
             return f"<p>No hits.</p>{stale}"
         head = "<tr><th></th><th>score</th><th>why</th><th>customer</th><th>found in</th><th>text</th></tr>"
         return f"<table>{head}{lines}</table>{stale}"
+
+
+def from_dict(document: Mapping[str, Any]) -> SearchAnswer:
+    """The answer that `to_dict` made this of; of an entry it has what a hit tells."""
+    return SearchAnswer(tuple(map(_hit, document["hits"])), document["stale_by"])
+
+
+def _hit(told: Mapping[str, Any]) -> Hit:
+    about = {name: told[name] for name in ("customer", "modality", "text", "locator", "pointer", "meta", "thread")}
+    about |= {"occurred_at": parse_time(told["occurred_at"]), "source_model": told["model"]}
+    entry = Entry(told["id"], told["score"], -1, told["pointer"]["path"], model="", **about)
+    marks = tuple((low, high) for low, high in told["marks"])
+    return Hit(entry, told["score"], told["why"], told["snippet"], marks)
 
 
 _COLUMNS: Final = (

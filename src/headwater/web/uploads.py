@@ -77,6 +77,7 @@ def _told(landed: "Landed") -> dict[str, Any]:
         "status": landed.status.replace(" ", "_"),
         "id": event.event_id if event else None,
         "path": event.pointer.path if event else None,
+        "event": event.to_dict() if event else None,
         "reason": landed.reason,
         "error": {"kind": error.kind, "message": str(error), "retryable": error.retryable} if error else None,
     }

@@ -54,9 +54,9 @@ def objects(
 
 
 @router.get("/objects/{id:path}")
-def one_object(asked: Ask, id: str) -> dict[str, Any]:
+def one_object(asked: Ask, id: str, as_of: str | None = None) -> dict[str, Any]:
     """An object: its event, what every model made of it, its vectors, what was refused, what it cost."""
-    found: dict[str, Any] = asked.of_any_customer(lambda customer: asked.lake.view(id, customer=customer))
+    found: dict[str, Any] = asked.of_any_customer(lambda customer: asked.lake.view(id, customer=customer, as_of=as_of))
     return found
 
 
