@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A port on which nobody listens, for whatever would go to the network.
 NOWHERE = "http://127.0.0.1:9"
+SHARED = (ROOT / ".venv").is_symlink()  # with another clone; set-up refuses it, see below
 OFFLINE = {
     "PIP_INDEX_URL": NOWHERE,
     "PIP_EXTRA_INDEX_URL": "",
@@ -47,7 +48,7 @@ def run_setup(root: Path, **environment: str) -> "subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.skipif(not (ROOT / ".venv" / ".project").exists(), reason="this clone was not set up by make")
+@pytest.mark.skipif(SHARED or not (ROOT / ".venv" / ".project").exists(), reason="this clone was not set up by make")
 def test_a_second_set_up_is_silent_quick_and_needs_no_network() -> None:
     start = time.monotonic()
     done = run_setup(ROOT, **OFFLINE)
@@ -119,6 +120,20 @@ def test_what_has_no_wheel_for_a_machine_is_left_out_and_told(
     gone = [line for line in whole.splitlines() if line not in left.splitlines()]
     assert gone[0].startswith("moonshine-voice==") and all(line.startswith("    --hash=") for line in gone[1:])
     assert "speech can be heard by pocketsphinx" in capsys.readouterr().err
+
+
+def test_an_environment_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    """Else a worktree that shares one would empty it for every other."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "clone" / "scripts")
+    for name in ("pyproject.toml", "requirements.lock"):
+        (tmp_path / "clone" / name).write_text("")
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "precious").write_text("here")
+    (tmp_path / "clone" / ".venv").symlink_to(others)
+    done = run_setup(tmp_path / "clone", **OFFLINE)
+    assert done.returncode == 1 and "is a link to" in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in others.iterdir()] == ["precious"]
 
 
 def test_make_alone_lists_every_target() -> None:
