@@ -18,6 +18,7 @@ from headwater.flow.drive import register_models
 from headwater.flow.drive.register_models import check_models
 from headwater.flow.models.choice import card_of, fitting
 from headwater.flow.models.loaded import models_of
+from headwater.flow.models.own_code import code_digest, sources_of
 from headwater.flow.models.port import ModelCard
 from headwater.flow.models.registry import load_model
 from headwater.lake import Lake
@@ -119,6 +120,22 @@ def test_code_that_changed_is_another_model_and_so_is_code_beside_it(tmp_path: P
         (lake_directory / "another.py").write_text("1", encoding="utf-8")
         assert load_model("mine_c:Whisper").card.fingerprint == first, "what it does not import is none of its code"
         lake.close()
+
+
+def test_a_module_beside_the_directory_and_of_its_name_is_none_of_the_code(tmp_path: Path) -> None:
+    """`from . import` in a module there names the directory itself, and not what lies beside that."""
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    (tmp_path / "mine.py").write_text("1", encoding="utf-8")
+    name = write(directory, "mine_c")
+    with (directory / "mine_c.py").open("a", encoding="utf-8") as file:
+        file.write("\nif False:\n    from . import nothing\n")
+    sys.path.append(str(directory))
+    try:
+        load_model(name)
+        assert set(sources_of(name)) == {"mine_c.py", "mine_c_beside.py"} and code_digest(name)
+    finally:
+        sys.path.remove(str(directory))
 
 
 def test_models_that_come_with_headwater_keep_their_fingerprints() -> None:

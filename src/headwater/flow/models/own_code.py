@@ -128,11 +128,10 @@ class OwnModel:
 
 
 def _file_of(root: Path, module: str) -> Path | None:
+    """Without a name it is the root itself, as `from . import` in a module there says; beside that lies none."""
     stem = root.joinpath(*module.split("."))
-    for file in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
-        if file.is_file():
-            return file
-    return None
+    files = [stem / "__init__.py"] if stem == root else [stem.with_name(f"{stem.name}.py"), stem / "__init__.py"]
+    return next((file for file in files if file.is_file()), None)
 
 
 def _imports(file: Path, package: str) -> Iterator[str]:
