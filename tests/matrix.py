@@ -51,6 +51,8 @@ def command(kind: str, lake: Path) -> tuple[str, ...]:
         "activate": ("activate", "transcribe", "cheap_models:LouderSpeech"),
         "dismiss": ("quarantine", "dismiss", "--reason", "TRUNCATED", "--because", "it is cut", "--by", "ann"),
         "label": ("label", "e1", "mood=angry", "--by", "ann"),
+        "tag": ("tag", "before", "--by", "ann"),
+        "untag": ("untag", "known", "--by", "ann"),
         "restore": ("restore", str(files / "first.backup"), "--force"),
         "upgrade": ("upgrade",),
         "migrate": ("migrate", "--to", str(files / "other.toml")),
@@ -107,6 +109,7 @@ def _prepare(lake: Lake) -> None:
     """A backup, a place to move to, a picture to put, and an object that nobody has announced."""
     directory = lake.settings.lake.parent
     Image.new("RGB", (40, 30), (200, 80, 120)).save(directory / "late.png")
+    lake.history.tag("known", by="ann")
     lake.backup(directory / "first.backup")
     (directory / "other.toml").write_text(f'[raw]\nuri = "{directory}/other-raw"\n')
     lost = lake.settings.lake / "raw" / ORPHAN
@@ -159,6 +162,9 @@ def has_done(kind: str, lake: Lake) -> bool:
             return len(lake.quarantine()["dismissed"]) > 0
         case "label":
             return bool(labels_by_key(parts.ledger, "mood"))
+        case "tag" | "untag":
+            names = {tag["name"] for tag in lake.history.tags()}
+            return "before" in names if kind == "tag" else "known" not in names
         case "activate":
             return book.find("transcribe", "ACTIVE").label == LouderSpeech.card.label
         case "replay":

@@ -14,6 +14,7 @@ import headwater.web.server
 from headwater.cli.main import COMMANDS
 from headwater.facets.access import LakeAccess
 from headwater.facets.former_names import FormerNames
+from headwater.facets.history import LakeHistory
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.upkeep import LakeUpkeep
@@ -43,11 +44,13 @@ def test_the_package_exports_these_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "access", "close", "customers", "export", "flow", "get", "iter_put", "iter_put_lines", "journal", "label", "ls",
-        "models", "open_object", "pending", "preview", "put", "put_lines", "put_rows", "put_text", "quarantine", "run",
-        "search", "settings", "show", "spark", "sql", "status", "table", "thread", "trace", "upkeep", "view", "watch",
+        "access", "close", "customers", "export", "flow", "get", "history", "iter_put", "iter_put_lines", "journal",
+        "label", "ls", "models", "open_object", "pending", "preview", "put", "put_lines", "put_rows", "put_text",
+        "quarantine", "run", "search", "settings", "show", "spark", "sql", "status", "table", "thread", "trace",
+        "upkeep", "view", "watch",
     } | FORMER_NAMES  # fmt: skip
     assert public(LakeAccess) == {"audit", "list", "make", "note", "revoke", "visitor"}
+    assert public(LakeHistory) == {"plan_tag", "plan_untag", "snapshots", "tag", "tags", "untag"}
     assert public(LakeModels) == {
         "activate", "better", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
     }  # fmt: skip
@@ -97,6 +100,7 @@ def find(dotted: str) -> Any:
 
 FACETS = {
     (Lake, "access"): LakeAccess,
+    (Lake, "history"): LakeHistory,
     (Lake, "models"): LakeModels,
     (Lake, "quarantine"): LakeQuarantine,
     (Lake, "upkeep"): LakeUpkeep,
@@ -115,7 +119,9 @@ def test_every_command_has_its_python_twin() -> None:
 
 def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_others() -> None:
     told = {name for names in twins().values() for name in names}
-    lake = {f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"access", "models", "quarantine", "upkeep"}}
+    lake = {
+        f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"access", "history", "models", "quarantine", "upkeep"}
+    }
     facets = {f"lake.{facet}.{name}" for (_, facet), kind in FACETS.items() for name in public(kind)}
     functions = {f"headwater.{name}" for name in headwater.__all__}
     assert (lake | facets | functions) - told == {

@@ -18,6 +18,7 @@ from headwater.domain.ref import AsOf, to_ref
 from headwater.errors import NotFound
 from headwater.facets.access import LakeAccess
 from headwater.facets.former_names import FormerNames
+from headwater.facets.history import LakeHistory
 from headwater.facets.labelling import Labelling
 from headwater.facets.models import LakeModels
 from headwater.facets.putting import Putting
@@ -110,8 +111,11 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         if table is None:
             known = ", ".join(table.short_name for table in tables.TABLES)
             raise NotFound(f"There is no table {name}. These are: {known}.")
-        hidden = frozenset[str]() if all_models else self._parts.book().hidden()
-        return TableReader(self._parts, table, hidden, to_ref(as_of))
+        from headwater.upkeep.history.tags import book_at
+
+        ref = to_ref(as_of)
+        hidden = frozenset[str]() if all_models else book_at(self._parts, ref).hidden()
+        return TableReader(self._parts, table, hidden, ref)
 
     def show(self, name: str, *, limit: int = 10, as_of: AsOf | None = None) -> dict[str, Any]:
         """The newest rows of a table, vectors left out: `{"table", "columns", "rows"}`; `as_of` as it was then."""
@@ -158,6 +162,11 @@ class Lake(Putting, Selections, Labelling, FormerNames):
     def models(self) -> LakeModels:
         """Which models do which step: replay, compare, activate, retire."""
         return LakeModels(self._parts)
+
+    @property
+    def history(self) -> LakeHistory:
+        """What the lake was: snapshots of a table, and names of the whole lake."""
+        return LakeHistory(self._parts)
 
     @property
     def access(self) -> LakeAccess:
@@ -235,13 +244,15 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         `as_of` counts for every table that it names; the answer then says which snapshots were read. With a `limit` it
         has so many rows at most, and `more` says whether there were others.
         """
+        from headwater.upkeep.history.tags import book_at
         from headwater.upkeep.runs_table import dismissals_table, labels_table, runs_table
 
         parts = self._parts
         parts.queries.start()
         made = {"runs": runs_table, "dismissals": dismissals_table, "labels": labels_table}
         others = {name: table(parts.ledger) for name, table in made.items() if name in query.lower()}
-        hidden, ref = parts.book().hidden(), to_ref(as_of)
+        ref = to_ref(as_of)
+        hidden = book_at(parts, ref).hidden()
         return parts.queries.run(query, hidden, others, timeout_seconds=timeout_seconds, as_of=ref, limit=limit)
 
 

@@ -27,7 +27,7 @@ LEASES: Final[Mapping[str, tuple[str, ...]]] = {
     "maintain": (MAINTAIN_LEASE,),
     "rescan": (RESCAN_LEASE,),
     "backup": (BACKUP_LEASE,),
-    **dict.fromkeys(("activate", "dismiss", "label"), (EDIT_LEASE,)),
+    **dict.fromkeys(("activate", "dismiss", "label", "tag", "untag"), (EDIT_LEASE,)),
     **dict.fromkeys(("restore", "upgrade", "migrate"), ALL_LEASES),
 }
 HOLD_NOTHING: Final = ("put", "reading")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headwater.clock import to_text
-from headwater.domain.tables import Table
+from headwater.domain.tables import TABLES, Table, find
+from headwater.errors import NotFound
 from headwater.settings import Settings
 from headwater.storage.query.reader import plan
 from headwater.storage.tables import catalog as catalogs
@@ -28,11 +29,6 @@ def view_table(catalog: catalogs.Tables, settings: Settings, table: Table) -> di
     sizes = [task.file.file_size_in_bytes for task in tasks]
     counted = Counter(next((bound for bound in _BOUNDS if size <= bound), None) for size in sizes)
     schema = loaded.schema()
-    history = history_of(loaded)
-    named: dict[int, list[str]] = {}
-    for name, ref in history["refs"].items():
-        named.setdefault(ref["snapshot-id"], []).append(name)
-    newest = sorted(history["snapshots"], key=lambda snapshot: -snapshot["timestamp-ms"])
     return {
         "table": table.name,
         "columns": [
@@ -46,9 +42,34 @@ def view_table(catalog: catalogs.Tables, settings: Settings, table: Table) -> di
         "bytes": sum(sizes),
         "target_bytes": settings.whole("maintain.file_mb") * _MB,
         "sizes": [{"up_to": bound, "files": counted[bound]} for bound in (*_BOUNDS, None) if counted[bound]],
-        "snapshots": [_snapshot(snapshot, named) for snapshot in newest[:_SNAPSHOTS]],
-        "older": max(0, len(newest) - _SNAPSHOTS),
+        **_history(loaded, _SNAPSHOTS),
     }
+
+
+def list_snapshots(catalog: catalogs.Tables, name: str, limit: int) -> dict[str, Any]:
+    """`{"table", "snapshots": [{"id", "at", "refs", "added_records", …}], "older"}`, the latest first."""
+    table = find(name)
+    if table is None:
+        raise NotFound(f"There is no table {name}. These are: {', '.join(each.short_name for each in TABLES)}.")
+    loaded = catalogs.load(catalog, table.name)
+    with catalogs.translated(table.name):
+        return {"table": table.name, **_history(loaded, limit)}
+
+
+def _history(loaded: Any, limit: int) -> dict[str, Any]:
+    history = history_of(loaded)
+    named: dict[int, list[str]] = {}
+    for name, ref in history["refs"].items():
+        named.setdefault(ref["snapshot-id"], []).append(name)
+    newest = sorted(history["snapshots"], key=_age, reverse=True)
+    return {
+        "snapshots": [_snapshot(snapshot, named) for snapshot in newest[:limit]],
+        "older": max(0, len(newest) - limit),
+    }
+
+
+def _age(snapshot: Mapping[str, Any]) -> tuple[int, int]:
+    return snapshot["timestamp-ms"], snapshot["sequence-number"] or 0
 
 
 def _planned(catalog: catalogs.Tables, name: str) -> Any:

@@ -86,6 +86,16 @@ class Ledger:
         rows = self._database.query("select value from lake where name = ?", (name,))
         return str(rows[0][0]) if rows else None
 
+    def facts(self, prefix: str) -> dict[str, str]:
+        """Those whose names begin so, by the rest of the name."""
+        query = f"select name, value from lake where substr(name, 1, {len(prefix):d}) = ?"
+        rows = self._database.query(query, (prefix,))
+        return {str(name).removeprefix(prefix): str(value) for name, value in rows}
+
+    def forget_fact(self, name: str) -> None:
+        with self._database.transaction() as run:
+            run("delete from lake where name = ?", (name,))
+
     def set_fact(self, name: str, value: str) -> None:
         with self._database.transaction() as run:
             write_fact(run, name, value)

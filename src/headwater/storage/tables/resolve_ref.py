@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from headwater.clock import to_text
+from headwater.domain.lake_tag import EMPTY_AT
 from headwater.domain.ref import Ref
 from headwater.errors import NotFound
 from headwater.storage.tables.metadata import MAIN, Metadata, current_snapshot_id, find_snapshot
@@ -55,7 +56,7 @@ def resolve_all(tables: Mapping[str, Metadata], ref: Ref) -> dict[str, SnapshotR
     known = [each for each in found.values() if each is not None]
     if unknown:
         raise _of_some_alone(ref, known, list(unknown)) if known and ref.at is None else next(iter(unknown.values()))
-    if tables and not known:
+    if tables and not known and not any(_is_empty_at(metadata, ref) for metadata in tables.values()):
         raise _began_later(ref, *next(iter(tables.items())))
     return found
 
@@ -78,6 +79,8 @@ def _look_up(metadata: Metadata, ref: Ref, table: str) -> SnapshotRead | None:
     if ref.snapshot_id is not None:
         return _read(metadata, ref.snapshot_id, table)
     if ref.name is not None:
+        if _is_empty_at(metadata, ref):
+            return None
         return _read(metadata, _named(metadata, ref.name, table), table)
     at_ms = ref.at_ms or 0
     # The last entry, not the latest: a clock that went back is Iceberg's to order, and it goes by its log.
@@ -87,6 +90,13 @@ def _look_up(metadata: Metadata, ref: Ref, table: str) -> SnapshotRead | None:
     if _is_whole(metadata):
         return None
     raise _time_expired(metadata, ref, table)
+
+
+def _is_empty_at(metadata: Metadata, ref: Ref) -> bool:
+    """A tag of the whole lake that was made when this table had nothing yet."""
+    if ref.name is None or ref.name in _refs(metadata):
+        return False
+    return EMPTY_AT + ref.name in (metadata.get("properties") or {})
 
 
 def _read(metadata: Metadata, snapshot_id: int, table: str) -> SnapshotRead:

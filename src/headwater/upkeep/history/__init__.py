@@ -1,0 +1,1 @@
+"""History: what the lake was, by name."""
