@@ -7,6 +7,7 @@ An object is told once, by the first event about it. What was put and not read y
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any, Final
 
 from headwater.domain.keys import shown_path
@@ -22,6 +23,9 @@ _COLUMNS: Final = (
     "object_id AS id, event_id, customer, modality, pointer.size AS size, pointer.content_type AS content_type, "
     "pointer.checksum AS checksum, occurred_at, bronze_at, thread, meta, seq"
 )
+_EACH: Final = "[*]"
+_ANY: Final = {"*", "**"}  # to DuckDB, also between quotes
+_PARTS_MAX: Final = 8  # a meta is no deeper
 _MOST: Final = 9_223_372_036_854_775_807  # an event may claim any size
 
 
@@ -66,21 +70,29 @@ class Selection:
 
 
 def _known_by(wanted: WantedFact) -> str:
-    """As `facts_of` tells facts: an inner key is behind a dot, and a list has each of its values. A key is also looked
-    for as it is written, dots and all."""
-    if '"' in wanted.key or "\\" in wanted.key:
-        raise InvalidRequest(f"{wanted.key} cannot be asked for: it has quotes. Ask in SQL: meta->>…")
+    """As `facts_of` tells facts: an inner key is behind a dot, and a list, wherever it stands, has each of its values.
+    A key is also looked for as it is written, dots and all."""
+    if '"' in wanted.key or "\\" in wanted.key or _ANY & set(wanted.key.split(".")):
+        raise InvalidRequest(f"{wanted.key} cannot be asked for: it has quotes, or a star alone. Ask in SQL: meta->>…")
     value = literal(wanted.value)
-    paths = {f'$."{wanted.key}"', "$" + "".join(f'."{part}"' for part in wanted.key.split("."))}
     found = [
-        f"json_extract_string(meta, {literal(path)}) = {value} "
-        f"OR list_contains(json_extract_string(meta, {literal(path + '[*]')}), {value})"
-        for path in sorted(paths)
+        f"list_contains(json_extract_string(meta, {literal(path)}), {value})"
+        if path.endswith(_EACH) or f"{_EACH}." in path
+        else f"json_extract_string(meta, {literal(path)}) = {value}"
+        for path in _paths(wanted.key)
     ]
     fact = f"coalesce({' OR '.join(found)}, false)"
     if wanted.otherwise:
         fact = f"({fact} AND object_id NOT IN ({_literals(wanted.otherwise)}))"
     return f"({fact} OR object_id IN ({_literals(wanted.labelled)}))" if wanted.labelled else fact
+
+
+def _paths(key: str) -> list[str]:
+    """Where a meta may have it: any value on the way may be a list. No key is empty, so two dots part nothing."""
+    parts = key.split(".")
+    ways = {(key,), tuple(parts)} if all(parts) and len(parts) <= _PARTS_MAX else {(key,)}
+    lists = ((way, each) for way in ways for each in product(("", _EACH), repeat=len(way)))
+    return sorted("$" + "".join(f'."{part}"{end}' for part, end in zip(way, each, strict=True)) for way, each in lists)
 
 
 def _literals(values: frozenset[str]) -> str:
