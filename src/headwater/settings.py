@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import InvalidRequest, NotFound
+from headwater.producer_section import SECTION, Producers, producer_sections, shown_sections
 from headwater.setting import DEFAULT, Chosen, Setting, Value, checked
 
 FILE_NAME: Final = "headwater.toml"
@@ -29,6 +30,8 @@ SETTINGS: Final = (
         maximum=1 << 30,
     ),
     Setting("put.customer", "", "Whose it is that is put, where nobody says; empty is nobody's."),
+    Setting("put.producer", "", "By which name of [producers] is known what is put from here; empty is by none."),
+    Setting("put.token", "", "The token by which a Kafka log's reader knows what is put from here.", secret=True),
     Setting("log.uri", "{lake}/log", "Where pointer events travel: a directory or kafka://host:port/topic."),
     Setting("log.retention_hours", 48, "How long the log keeps an event after it was published.", minimum=1),
     Setting("log.partitions", 4, "How many partitions a Kafka topic gets when it is made.", minimum=1, maximum=10_000),
@@ -195,6 +198,7 @@ class Settings:
     chosen: Mapping[str, Chosen]
     open_sections: Mapping[str, Mapping[str, str]]
     models: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    producers: Producers = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         value = self.chosen[name].value
@@ -247,7 +251,7 @@ class Settings:
                 "purpose": setting.purpose,
             }
             for setting in SETTINGS
-        ]
+        ] + shown_sections(self.producers, FILE_NAME)
 
 
 def _shown(setting: Setting, value: Value) -> Value:
@@ -275,7 +279,8 @@ def resolve(
 ) -> Settings:
     """File values, then environment, then options; nothing is read but which packages are there."""
     models = _model_sections(document.get(MODEL_SECTION, {}))
-    plain, opened = _flatten({name: body for name, body in document.items() if name != MODEL_SECTION})
+    producers = producer_sections(FILE_NAME, document.get(SECTION, {}))
+    plain, opened = _flatten({name: body for name, body in document.items() if name not in {MODEL_SECTION, SECTION}})
     chosen = {setting.name: setting.default_here() for setting in SETTINGS}
     for name, value in plain.items():
         chosen[name] = Chosen(checked(_known(name), value, FILE_NAME), FILE_NAME)
@@ -284,7 +289,7 @@ def resolve(
             chosen[setting.name] = Chosen(checked(setting, text, setting.variable), f"environment {setting.variable}")
     for name, value in options.items():
         chosen[name] = Chosen(checked(_known(name), value, "option"), "option")
-    return Settings(lake.absolute(), chosen, opened, models)
+    return Settings(lake.absolute(), chosen, opened, models, producers)
 
 
 def _model_sections(body: Any) -> dict[str, dict[str, Value]]:

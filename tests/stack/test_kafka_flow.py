@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -27,12 +28,14 @@ from waiting import wait_until
 
 from headwater.components import Components
 from headwater.domain.event import Event
+from headwater.domain.producers import HEADER, hashed
 from headwater.domain.tables import EVENTS
 from headwater.errors import InvalidRequest
 from headwater.flow import bronze
 from headwater.flow.land import land_stream
 from headwater.flow.land_text import land_text, text_event
 from headwater.lake import Lake
+from headwater.setting import Chosen
 from headwater.settings import Settings
 from headwater.stack.stack import Stack
 from headwater.storage.ledger.ledger import Ledger
@@ -388,3 +391,50 @@ def compact(lake: Lake, admin: AdminClient, servers: str, *, first: int) -> None
         return len(log_of(lake).read(0, first, 1_000)) < log_of(lake).end()[0] - first - 20
 
     wait_until(is_compacted)
+
+
+def test_a_producer_is_known_by_the_token_in_its_header_and_no_table_has_it(
+    stack_engine: None, stack_lake: Settings, kafka_address: str
+) -> None:
+    token = "token-that-nobody-shall-see"
+    rules = {
+        "calls": {"customers": ("acme", "beta-*"), "token_sha256": (hashed(token),)},
+        "portal": {"customers": ("globex",), "token_sha256": ()},
+    }
+    components = Components(replace(stack_lake, producers=rules))
+    create_tables(components.catalog)
+    set_format(components.ledger)
+    with Lake(components) as lake:
+        topic = topic_of(lake)
+        log_of(lake).check_policy()  # makes the topic
+        producer = Producer({"bootstrap.servers": kafka_address})
+        long = {"thread": "long", "text": "word " * 4_000}
+        sent: list[tuple[dict[str, Any], list[tuple[str, str | bytes | None]]]] = [
+            ({"event_id": "by token", "customer": "acme"}, [(HEADER, token)]),
+            ({"event_id": "long, by token", "customer": "beta-1", **long}, [("other", "x"), (HEADER, token)]),
+            ({"event_id": "another's customer", "customer": "globex"}, [(HEADER, token)]),
+            ({"event_id": "by its word", "customer": "globex", "producer": "portal"}, []),
+            ({"event_id": "a word for a token", "customer": "acme", "producer": "calls"}, []),
+            ({"event_id": "a wrong token", "customer": "acme"}, [(HEADER, "guess")]),
+            ({"event_id": "no token", "customer": "acme", **long}, [(HEADER, None)]),
+        ]
+        for fields, headers in sent:
+            line = {"occurred_at": "2026-03-01T12:00:00Z", "text": "hello there", **fields}
+            producer.produce(topic, json.dumps(line).encode(), key=b"any", partition=0, headers=headers)
+        assert producer.flush(30) == 0
+        assert lake.run().done["bronze"] == 3
+        assert bronze_ids(lake) == ["by its word", "by token", "long, by token"]
+        held = {row["event_id"]: row for row in lake.quarantine("FORBIDDEN")["rows"]}
+        assert sorted(held) == ["a word for a token", "a wrong token", "another's customer", "no token"]
+        assert "calls may not write for" in held["another's customer"]["detail"]
+        assert held["no token"]["payload"].count("word ") == 4_000, "all of it is there for a retry"
+        rows = (lake.table(name).to_arrow().to_pylist() for name in ("events", "quarantine"))
+        assert token not in repr(list(rows))
+    own = replace(components.settings, producers={**rules, "calls": {**rules["calls"], "customers": ("*",)}})
+    with Lake(Components(own)) as lake:
+        assert lake.retry("FORBIDDEN").recovered == 1
+        assert "another's customer" in bronze_ids(lake)
+    chosen = {**own.chosen, "put.token": Chosen(token, "test")}
+    with Lake(Components(replace(own, chosen=chosen))) as lake:
+        lake.put_text("hello", customer="whoever", id="put with a token")
+        assert lake.run().done["bronze"] == 1

@@ -1,8 +1,8 @@
 """A pointer event: the small message that says an object has arrived. It never carries a payload but chat text."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -19,7 +19,8 @@ _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), so
 class Event:
     """`event_id` makes an event: the same id with the same content, however often, is one event.
 
-    `meta` is what is known beside the bytes, `thread` the conversation that it belongs to; both are content.
+    `meta` is what is known beside the bytes, `thread` the conversation that it belongs to; both are content. `producer`
+    is who sends it, by the rules of `domain.producers`.
     """
 
     event_id: str
@@ -30,6 +31,7 @@ class Event:
     text: str | None = None
     meta: Mapping[str, Any] | None = None
     thread: str | None = None
+    producer: str | None = None
 
     @property
     def object_id(self) -> str:
@@ -44,7 +46,7 @@ class Event:
             "pointer": {name: value for name, value in self.pointer.to_dict().items() if value is not None},
             "occurred_at": to_text(self.occurred_at),
         }
-        more = {"text": self.text, "meta": self.meta, "thread": self.thread}
+        more = {"text": self.text, "meta": self.meta, "thread": self.thread, "producer": self.producer}
         return fields | {name: value for name, value in more.items() if value is not None}
 
     def to_json(self) -> str:
@@ -62,4 +64,10 @@ class Event:
             text=fields.get("text"),
             meta=fields.get("meta"),
             thread=fields.get("thread"),
+            producer=fields.get("producer"),
         )
+
+
+def by_producer(events: Sequence[Event], producer: str) -> Sequence[Event]:
+    """The events, sent by this one unless it has no name."""
+    return [replace(event, producer=producer) for event in events] if producer else events

@@ -6,6 +6,8 @@ from typing import Final
 # A line that was never an event, or that contradicts one, has nothing that could be derived again.
 # Of what was read in part, that part is in its table, and stays.
 FINAL: Final = ("BAD_EVENT", "CONFLICT", "WRONG_CUSTOMER", "PARTIAL")
+# A rule kept it out of bronze: it has no event that could be derived, and is taken in once the rules allow it.
+FORBIDDEN: Final = "FORBIDDEN"
 # What may mend itself is tried again by itself: after half a minute, then twice as late each time, at most hourly, and
 # after so many attempts only when somebody asks.
 TRANSIENT: Final = ("MODEL_DOWN", "MISSING_OBJECT", "UNFETCHABLE")
@@ -38,6 +40,8 @@ REASONS: Final[dict[str, str]] = {
     "headwater check-event, and publish again.",
     "CONFLICT": "The id was used before with other content. Publish it under an id of its own.",
     "WRONG_CUSTOMER": "The path is another customer's than the event says. Mend the producer and publish again.",
+    "FORBIDDEN": "Its producer may not write for this customer. Where it should, change [producers] in headwater.toml, "
+    "then headwater retry; else mend the producer.",
     "LANGUAGE": "The model does not know the language that is spoken. By one that does: headwater retry --model.",
     "OVER_BUDGET": "The replay's budget does not reach so far. Replay again, with more.",
     "MODEL_DOWN": "The model did not answer. It is tried again by itself; at once: headwater retry.",

@@ -48,11 +48,15 @@ class LakeUpkeep:
 
         return rescan(self._parts, plan)
 
-    def check_event(self, event: Mapping[str, Any] | str | bytes) -> "list[Problem]":
-        """As `headwater.check_event`, and whether the raw store has the bytes that it announces."""
-        from headwater.upkeep.event_bytes import check_announced
+    def check_event(
+        self, event: Mapping[str, Any] | str | bytes, *, producer: str | None = None, in_store: bool = True
+    ) -> "list[Problem]":
+        """As `headwater.check_event`; and whether that producer may write for its customer, `"*"` being one that is not
+        known, and whether the raw store has the bytes that it announces."""
+        from headwater.upkeep.event_bytes import check_announced, check_producer
 
-        return check_announced(self._parts.raw_store, event)
+        problems = check_producer(self._parts.settings, producer, event) if producer else []
+        return problems or check_announced(self._parts.raw_store if in_store else None, event)
 
     def connect(self, engine: str, *, secrets: bool = False) -> "Recipe":
         """What `spark`, `pyiceberg`, `duckdb`, `polars` or `daft` needs to read the tables without Headwater."""

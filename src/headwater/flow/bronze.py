@@ -9,7 +9,7 @@ Invariant: what was read of the log is committed with the rows, so a crash repea
 on top of the position that its reader knows, so a table that is rolled back meanwhile loses nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,51 +19,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater import faults
 from headwater.clock import Clock
-from headwater.domain.line import PAYLOAD_LETTERS, Line, read_line, unsound_line
-from headwater.domain.pointer import POINTER_TYPE
+from headwater.domain.line import PAYLOAD_LETTERS
+from headwater.domain.producers import Rules
 from headwater.domain.progress import Progress
-from headwater.domain.tables import EVENTS, QUARANTINE, TIMESTAMP
+from headwater.domain.tables import EVENTS, QUARANTINE
 from headwater.flow.log.continuity import LogPosition, LogReplaced, Loss, PositionMoved, find_lost, record_losses
 from headwater.flow.log.identity import name_logs, note_marks, same_identity
+from headwater.flow.log_lines import SEEN, parse_lines, read_batch, to_driver
 from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.log.pointer_log import PointerLog
 from headwater.storage.tables.read_progress import read_progress
-from headwater.storage.tables.read_table import to_arrow
+from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import TableWriter
 
-_PLACE: Final = ("log_partition", "log_offset", "log_end")
-_SEEN: Final = pa.schema(
-    [
-        pa.field("sound", pa.bool_()),
-        pa.field("small", pa.bool_()),
-        pa.field("log_partition", pa.int32()),
-        pa.field("log_offset", pa.int64()),
-        pa.field("log_end", pa.int64()),
-        pa.field("event_id", pa.string()),
-        pa.field("modality", pa.string()),
-        pa.field("customer", pa.string()),
-        pa.field("object_id", pa.string()),
-        pa.field("occurred_at", TIMESTAMP),
-        pa.field("pointer", POINTER_TYPE),
-        pa.field("text", pa.string()),
-        pa.field("meta", pa.string()),
-        pa.field("thread", pa.string()),
-        pa.field("extra", pa.string()),
-        pa.field("content_hash", pa.string()),
-        pa.field("payload", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-    ]
-)
 _ID_TAKEN: Final = "event_id: it was seen before with other content"
 _OBJECT_TAKEN: Final = "pointer.checksum: the object was announced before with another one"
-
-SMALL_BYTES: Final = 8 << 10  # 5,000 lines of that size are 40 MB in the driver's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +69,8 @@ def take(
     begun = since.offsets
     if follows is not None and LogPosition.of(since) != follows:
         raise PositionMoved
-    with _seen(lines, _unread(_sized(lines), begun), begun) as (seen, rows):
+    rules = Rules.of(writer.settings)
+    with _seen(lines, _unread(to_driver(lines), begun), begun, rules) as (seen, rows):
         identity = same_identity(log, ledger)  # asked after they were read, and so true of when they were read
         if identity is None:
             raise LogReplaced
@@ -110,17 +85,17 @@ def take(
 
 @contextmanager
 def _seen(
-    lines: DataFrame | pa.Table, sized: pa.Table, begun: Mapping[int, int]
+    lines: DataFrame | pa.Table, sized: pa.Table, begun: Mapping[int, int], rules: Rules
 ) -> Iterator[tuple[pa.Table, DataFrame | pa.Table]]:
     """The batch as the driver judges it, and its rows to be written: the same, unless some texts are long."""
     if isinstance(lines, pa.Table) or pc.all(sized["small"], min_count=0).as_py():
-        seen = pa.Table.from_batches([_read(batch) for batch in sized.to_batches()], _SEEN)
+        seen = pa.Table.from_batches([read_batch(batch, rules) for batch in sized.to_batches()], SEEN)
         yield seen, seen
         return
     # What is judged and what is written must be one reading of the log.
-    rows = _parse(lines.where(_is_unread(begun))).persist()
+    rows = parse_lines(lines.where(_is_unread(begun)), rules).persist()
     try:
-        short = {name: F.when(F.col("small"), F.col(name)) for name in ("text", "meta", "extra")}
+        short = {name: F.when(F.col("small"), F.col(name)) for name in ("text", "meta", "extra", "payload")}
         yield to_arrow(rows.withColumns(short)), rows
     finally:
         rows.unpersist()
@@ -154,41 +129,30 @@ def _publish(
     return Taken(events, quarantined, losses, LogPosition(since.generation, ends))
 
 
-def _sized(lines: DataFrame | pa.Table) -> pa.Table:
-    """The batch in the driver; of a line that is too long to travel, only its place."""
-    if isinstance(lines, pa.Table):
-        return lines
-    small = F.coalesce(F.octet_length("value") <= SMALL_BYTES, F.lit(True))
-    return to_arrow(lines.select(*_PLACE, small.alias("small"), F.when(small, F.col("value")).alias("value")))
+def take_again(writer: TableWriter, lines: pa.Table, *, ledger: Ledger, clock: Clock) -> int:
+    """Lines that were set aside as they came, and are to be taken now; how many events came of them.
+
+    At the places where they stood: who takes them twice, as after a crash, finds them in the table. What came first is
+    still first, and what contradicts it is set aside as ever. How far the log is read does not move.
+    """
+    seen = pa.Table.from_batches([read_batch(batch, Rules({})) for batch in lines.to_batches()], SEEN)
+    seen = seen.filter(pc.invert(_are_there(writer, seen)))
+    verdict, now = judge(writer, seen, ledger), clock()
+    if verdict.conflicts:
+        refused = _refused(writer.spark, seen, verdict, {}, now)
+        writer.publish(QUARANTINE, to_arrow(refused), {}, stage="quarantine")
+    accepted = _accepted(seen, verdict, now)
+    duplicates = len(verdict.duplicates)
+    return writer.publish(EVENTS, accepted, {}, stage="bronze", duplicates=duplicates, raw=verdict.raw)
 
 
-def _parse(lines: DataFrame) -> DataFrame:
-    """The same reading, in Spark's tasks."""
-    return lines.select(*_PLACE, "value").mapInArrow(_read_batches, from_arrow_schema(_SEEN))
-
-
-def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (_read(batch) for batch in batches)
-
-
-def _read(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Every line as a row of bronze.events, as far as it is one. `payload` is what an unsound line said."""
-    places = [batch.column(name) for name in _PLACE]
-    values = batch.column("value").to_pylist()
-    numbered = batch.column("log_offset").is_valid().to_pylist()
-    read = [read_line(value) if known else unsound_line(value) for value, known in zip(values, numbered, strict=True)]
-    columns = dict(zip(Line._fields, zip(*read, strict=True) if read else [()] * len(Line._fields), strict=True))
-    sound = pa.array(columns["sound"], pa.bool_())
-    pointer = [pa.array(columns[field.name], field.type) for field in POINTER_TYPE]
-    made = {
-        "sound": sound,
-        "small": pc.or_kleene(pc.less_equal(pc.binary_length(batch["value"]), SMALL_BYTES), pc.invert(sound)),
-        "object_id": pa.array(columns["path"], pa.string()),
-        "pointer": pa.StructArray.from_arrays(pointer, fields=list(POINTER_TYPE), mask=pc.invert(sound)),
-        **dict(zip(_PLACE, places, strict=True)),
-    }
-    arrays = [made[field.name] if field.name in made else pa.array(columns[field.name], field.type) for field in _SEEN]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SEEN)
+def _are_there(writer: TableWriter, seen: pa.Table) -> pa.Array:
+    """Which of these lines `bronze.events` has from the very place."""
+    key = ("customer", "event_id", "log_partition", "log_offset")
+    asked = writer.spark.createDataFrame(seen.select(key))
+    near = read_table(writer.spark, EVENTS).where(F.col("event_id").isin(pc.unique(seen["event_id"]).to_pylist()))
+    held = {tuple(row.values()) for row in to_arrow(near.join(asked, list(key), "left_semi").select(*key)).to_pylist()}
+    return pa.array([tuple(row.values()) in held for row in seen.select(key).to_pylist()], pa.bool_())
 
 
 def _is_unread(begun: Mapping[int, int]) -> Column:

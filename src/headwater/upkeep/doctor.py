@@ -6,6 +6,7 @@ Invariant: starts no JVM, changes nothing that a lake keeps, and raises nothing:
 move.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -17,12 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from headwater.domain.producers import Rules, hashed
 from headwater.domain.steps import CHOICES
 from headwater.domain.tables import EVENTS
 from headwater.errors import HeadwaterError, describe
 from headwater.flow.drive.register_models import check_cards
-from headwater.settings import masked
+from headwater.producer_section import ANYBODY
+from headwater.settings import Settings, masked
 from headwater.storage.io.java import check_java
+from headwater.storage.log.kafka_conf import is_kafka
 from headwater.storage.spark.jars import jars_directory, jars_for
 from headwater.storage.spark.jvm import archive_file
 from headwater.storage.tables.catalog import load as load_table
@@ -59,6 +63,7 @@ def examine(parts: Parts, environment: Mapping[str, str] = os.environ) -> list[F
         "temporary files": lambda: _room("temporary files", Path(tempfile.gettempdir())),
         "loopback": _loopback,
         "variables": lambda: _variables(parts, environment),
+        "producers": lambda: _producers(parts.settings),
         "ledger": lambda: _answers("ledger", "ledger.uri", parts, lambda: check_format(parts.ledger)),
         "catalog": lambda: _answers("catalog", "catalog.uri", parts, lambda: load_table(parts.reader, EVENTS.name)),
         "raw": lambda: _answers("raw", "raw.uri", parts, lambda: next(iter(parts.raw_store.list()), None)),
@@ -132,6 +137,27 @@ def _loopback() -> Iterator[Finding]:
 def _variables(parts: Parts, environment: Mapping[str, str]) -> Iterator[Finding]:
     for sentence in parts.settings.unheeded_variables(environment):
         yield Finding("variables", "warn", sentence)
+
+
+def _producers(settings: Settings) -> Iterator[Finding]:
+    rules, on_kafka = Rules.of(settings), is_kafka(settings.text("log.uri"))
+    for producer in rules.producers.values():
+        told = f"{producer.name} may write for {', '.join(producer.customers) or 'nobody'}"
+        if producer.tokens and not on_kafka:
+            way = "Leave its token_sha256 out: whoever may write to the log's directory is trusted."
+            yield Finding(
+                "producers", "warn", f"{told}; this log has no headers, and so nobody is known by a token", way
+            )
+        elif on_kafka and not producer.tokens and producer.name != ANYBODY:
+            way = f"Give it a token: [producers.{producer.name}] token_sha256."
+            yield Finding("producers", "warn", f"{told}; it is known by a word that anybody may write", way)
+        else:
+            yield Finding("producers", "ok", told)
+    own, token = settings.text("put.producer"), settings.text("put.token")
+    given = json.dumps({"producer": own}).encode()
+    if rules and rules.producer_of(given, hashed(token) if on_kafka and token else None) == ANYBODY:
+        way = "Set put.producer to a name of [producers], and on Kafka put.token where that has one."
+        yield Finding("producers", "warn", "what is put from here is known by no producer's name", way)
 
 
 def _answers(about: str, setting: str, parts: Parts, ask: Callable[[], object]) -> Iterator[Finding]:

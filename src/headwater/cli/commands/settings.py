@@ -46,6 +46,7 @@ def _draw(document: dict[str, Any]) -> None:
 
 def settings_page() -> str:
     """docs/settings.md; a test holds the file to it."""
+    from headwater.producer_section import SECTION
     from headwater.setting import Setting
     from headwater.settings import FILE_NAME, OPEN_SECTIONS, SETTINGS
 
@@ -64,7 +65,8 @@ def settings_page() -> str:
             "`--set name=value`: the later wins. `headwater settings` shows each value and where it came from. An",
             "unknown name is refused. `{lake}` stands for the lake's directory.",
             "",
-            f"The sections {opened} pass their keys on as they are.",
+            f"The sections {opened} pass their keys on as they are. `[{SECTION}.NAME]` says for whom a producer",
+            "may write ([events.md](events.md#who-may-write-for-which-customer)).",
             "",
             "This page is generated: `headwater settings --markdown > docs/settings.md`.",
             "",

@@ -28,6 +28,7 @@ from headwater.domain.groups import grouped
 from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.domain.quarantine import (
     FINAL,
+    FORBIDDEN,
     RETRY_ATTEMPTS_MAX,
     RETRY_DUE,
     RETRY_SECONDS_MAX,
@@ -83,7 +84,7 @@ class Retrying:
 
     def all_of(self, reason: str | None, spent: dict[str, Spent]) -> Retried:
         """Whatever can be tried again at all, for one reason or for all; who asks does not wait for a breaker."""
-        chosen = ~F.col("reason").isin(*FINAL)
+        chosen = ~F.col("reason").isin(*FINAL, FORBIDDEN)
         chosen = chosen & (F.col("reason") == reason) if reason else chosen
         chosen = chosen & (F.col("step") == self.model.step) if self.model else chosen
         return replace(self, reload=uuid.uuid4().hex)._portions(chosen, spent)

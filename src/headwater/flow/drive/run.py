@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from headwater.clock import Clock
-from headwater.domain.quarantine import Retried
+from headwater.domain.quarantine import FORBIDDEN, Retried
 from headwater.errors import InternalError
 from headwater.flow.derive.work import Work
 from headwater.flow.derive.worker import sandbox_start
@@ -23,6 +23,7 @@ from headwater.flow.drive.intake import Intake
 from headwater.flow.drive.lanes import CallersThread, Lane, OwnThread, Turns
 from headwater.flow.drive.register_models import register_model, settle_models
 from headwater.flow.drive.retry import Retrying, note_due
+from headwater.flow.drive.retry_forbidden import retry_forbidden
 from headwater.flow.drive.stopping import jobs_cancelled
 from headwater.flow.map import DEFAULT_POOL, DERIVE, FLOW, LOG, Flow, Stage, names_counted, stages_by_pool
 from headwater.flow.models.registry import find_place
@@ -105,10 +106,13 @@ class Run:
         """Try again what is quarantined, at once; with `model` by that one, on the steps that it is for."""
         settle_models(self.settings, self.ledger, self.clock)
         self.derivation.end_cut_short()
+        taken = Retried(0, 0, 0)
+        if model is None and reason in {None, FORBIDDEN}:
+            taken = retry_forbidden(self.writer, self.ledger, self.log, self.clock)
         known = register_model(self.settings, self.ledger, self.clock, model) if model else None
         book = read_book(self.ledger)
         spent: dict[str, Spent] = {}
-        retried = Retrying(self.writer, self.ledger, book, self.clock, known).all_of(reason, spent)
+        retried = Retrying(self.writer, self.ledger, book, self.clock, known).all_of(reason, spent) + taken
         note_due(self.spark, self.ledger)
         self.account.add(spent, book.labels())
         self.account.count("tried", retried.tried, shown=False)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.clock import Clock, parse_time, to_text, utc_now
-from headwater.domain.event import Event
+from headwater.domain.event import Event, by_producer
 from headwater.domain.groups import grouped
 from headwater.errors import DataFault, InvalidRequest, NotFound, Unavailable
 from headwater.storage.log.locked_directory import LockedDirectory, is_read_only, locked
@@ -47,14 +47,15 @@ _LOOKS: Final = 3  # at a segment that others merge or expire meanwhile
 class DirectoryLog:
     """A `PointerLog` with the single partition 0."""
 
-    def __init__(self, directory: Path, retention_hours: int, clock: Clock = utc_now) -> None:
+    def __init__(self, directory: Path, retention_hours: int, clock: Clock = utc_now, producer: str = "") -> None:
         self.directory = directory.absolute()
         self._retention = timedelta(hours=retention_hours)
         self._clock = clock
+        self._producer = producer
 
     def publish(self, events: Sequence[Event]) -> None:
         try:
-            self._append([format_event(event) for event in events])
+            self._append([format_event(event) for event in by_producer(events, self._producer)])
         except UnicodeEncodeError as error:
             raise InvalidRequest(f"An event holds text that is not valid Unicode: {error.reason}.") from error
 

@@ -24,7 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headwater import telemetry
-from headwater.domain.event import EVENT_BYTES_MAX, Event
+from headwater.domain.event import EVENT_BYTES_MAX, Event, by_producer
+from headwater.domain.producers import HEADER
 from headwater.errors import HeadwaterError, InvalidRequest, NotFound, Unavailable
 from headwater.settings import Settings
 from headwater.storage.log.kafka_conf import KafkaPlace, client_conf
@@ -58,15 +59,18 @@ class KafkaLog:
         self._refusal: KafkaError | None = None
         self._partitions = settings.whole("log.partitions")
         self._retention_hours = settings.whole("log.retention_hours")
+        self._producer_name, token = settings.text("put.producer"), settings.text("put.token")
+        self._headers = [(HEADER, token.encode())] if token else []
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._made = False
         self._checked = False
 
     def publish(self, events: Sequence[Event]) -> None:
-        self.publish_raw([(event.customer, _encoded(event)) for event in events])
+        own = by_producer(events, self._producer_name)
+        self.publish_raw([(event.customer, _encoded(event)) for event in own], self._headers)
 
-    def publish_raw(self, pairs: Sequence[tuple[str, bytes]]) -> None:
+    def publish_raw(self, pairs: Sequence[tuple[str, bytes]], headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Keys and values as any producer might send them. For tests; the port has no such door."""
         if not pairs:
             return
@@ -78,7 +82,7 @@ class KafkaLog:
             failures: list[KafkaError] = []
             producer = self._producer = self._producer or Producer(self._conf | _PRODUCER)
             for key, value in pairs:
-                self._send(producer, key, value, failures)
+                self._send(producer, key, value, headers, failures)
             unanswered = producer.flush(ANSWER_SECONDS)
             if unanswered or failures:
                 # What is still on its way must not arrive after its sender was told that it failed.
@@ -141,14 +145,21 @@ class KafkaLog:
     def _admin(self) -> AdminClient:
         return AdminClient({**self._conf})
 
-    def _send(self, producer: Producer, key: str, value: bytes, failures: list[KafkaError]) -> None:
+    def _send(
+        self,
+        producer: Producer,
+        key: str,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes]],
+        failures: list[KafkaError],
+    ) -> None:
         def answered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 failures.append(error)
 
         while True:
             try:
-                producer.produce(self._place.topic, value, key.encode(), on_delivery=answered)
+                producer.produce(self._place.topic, value, key.encode(), headers=list(headers), on_delivery=answered)
                 producer.poll(0)
                 return
             except BufferError:

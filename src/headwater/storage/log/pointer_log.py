@@ -101,4 +101,5 @@ def open_pointer_log(uri: str, settings: Settings, clock: Clock = utc_now) -> Po
         )
     from headwater.storage.log.directory_log import DirectoryLog
 
-    return DirectoryLog(Path(rest if separator else uri), settings.whole("log.retention_hours"), clock)
+    place, producer = Path(rest if separator else uri), settings.text("put.producer")
+    return DirectoryLog(place, settings.whole("log.retention_hours"), clock, producer)

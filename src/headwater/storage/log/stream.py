@@ -2,7 +2,8 @@
 log's read here.
 
 `value` is the event as JSON, in the very bytes that were sent: any producer's, and perhaps no text at all. `log_end`
-is an offset up to which everything of its partition is in this batch.
+is an offset up to which everything of its partition is in this batch. Where rules ask for it, `token` is the SHA-256 of
+the producer's token in a message's headers: no table is to hold a token.
 """
 
 import json
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.domain.groups import grouped
+from headwater.domain.producers import HEADER, Rules
 from headwater.settings import Settings
 from headwater.storage.log.directory_log import PARTITION, DirectoryLog
 from headwater.storage.log.kafka_conf import KafkaPlace, spark_options
@@ -22,6 +24,10 @@ from headwater.storage.log.pointer_log import PointerLog
 _LINES: Final = pa.schema(
     [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("log_end", pa.int64()), ("value", pa.binary())]
 )
+
+TOKEN: Final = "token"
+# The last one that a message has: a proxy's, say, comes after what it was handed.
+_TOKEN: Final = f"sha2(try_element_at(filter(headers, each -> each.key = '{HEADER}'), -1).value, 256)"
 
 
 def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: Mapping[int, int]) -> DataFrame:
@@ -32,6 +38,7 @@ def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: 
     place = KafkaPlace.parse(settings.text("log.uri"))
     # Spark wants every partition that there is; -2 is its word for the beginning.
     offsets = {str(partition): max(start.get(partition, -2), -2) for partition in log.begin()}
+    with_tokens = Rules.of(settings).want_tokens
     lines = (
         spark.readStream.format("kafka")
         .options(**spark_options(place, settings))
@@ -40,6 +47,7 @@ def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: 
         .option("maxOffsetsPerTrigger", settings.whole("log.batch_events"))
         # What expired unread is found and written down by flow; to stop here would not bring it back.
         .option("failOnDataLoss", "false")
+        .option("includeHeaders", str(with_tokens).lower())
         .load()
     )
     return lines.select(
@@ -47,6 +55,7 @@ def stream_log(spark: SparkSession, settings: Settings, log: PointerLog, start: 
         F.col("offset").alias("log_offset"),
         (F.col("offset") + 1).alias("log_end"),
         "value",
+        *([F.expr(_TOKEN).alias(TOKEN)] if with_tokens else []),
     )
 
 
