@@ -2,6 +2,7 @@
 
 import json
 import stat
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -196,3 +197,25 @@ def test_a_child_that_took_too_long_is_gone_before_the_next_container(tmp_path: 
         child = unpacker._started(held)
         for source in unpacker._members(child, Source(str(path)), ".zip", tmp_path):
             assert "takes longer" in str(source.error) and not child.is_alive
+
+
+class OneByOne:
+    """A child that has one message at a time, each once it is asked for, as one does whose pipe is full."""
+
+    def __init__(self, messages: list[dict[str, object]]) -> None:
+        self.messages = messages
+
+    def receive(self, deadline: float) -> bytes | None:
+        return b"1" if time.monotonic() < deadline else None
+
+    def unpack(self, data: bytes) -> list[dict[str, object]]:
+        return [self.messages.pop(0)]
+
+
+def test_the_time_that_storing_takes_is_no_time_of_unpacking() -> None:
+    unpacker = Unpacker(child_mb=512, object_mb=1, seconds=0.2)
+    messages: list[dict[str, object]] = [{"names": ["a.txt"]}, {"names": ["b.txt"]}, {"done": True}]
+    told = unpacker._told(OneByOne(messages))  # type: ignore[arg-type]
+    assert next(told) == {"names": ["a.txt"]}
+    time.sleep(0.3)  # the first is stored
+    assert list(told) == [{"names": ["b.txt"]}]

@@ -98,9 +98,12 @@ class Unpacker:
                 yield _member(source, kind, told, folder, modified)
 
     def _told(self, child: ChildProcess) -> Iterator[dict[str, Any]]:
-        deadline = time.monotonic() + self.seconds
+        """Only what is waited for counts as unpacking: between two of them the first is stored, however slowly."""
+        left = self.seconds
         while True:
-            data = child.receive(deadline)
+            begun = time.monotonic()
+            data = child.receive(begun + left)
+            left -= time.monotonic() - begun
             try:
                 messages = child.unpack(data) if data else None
             except (ValueError, RecursionError):
