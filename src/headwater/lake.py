@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,12 +16,14 @@ from headwater.clock import Moment, to_moment
 from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.ref import AsOf, to_ref
+from headwater.domain.shown import ShownObject
 from headwater.errors import NotFound
 from headwater.facets.access import LakeAccess
 from headwater.facets.former_names import FormerNames
 from headwater.facets.history import LakeHistory
 from headwater.facets.labelling import Labelling
 from headwater.facets.models import LakeModels
+from headwater.facets.notebook import NotebookMedia
 from headwater.facets.putting import Putting
 from headwater.facets.quarantine import LakeQuarantine
 from headwater.facets.selections import Selections
@@ -101,7 +104,8 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         def ask(book: "ModelBook") -> "SearchAnswer":
             models: dict[str, Any] = {"hidden": book.hidden(), "pictures": parts.picture_model(book)}
             embedded = read_progress(parts.settings, EMBEDDINGS).next_seq
-            return search(parts.index, parts.embedder(book), query, **only, **models, limit=limit, embedded=embedded)
+            found = search(parts.index, parts.embedder(book), query, **only, **models, limit=limit, embedded=embedded)
+            return replace(found, media=NotebookMedia(parts))
 
         return search_by_book(parts.book, ask)
 
@@ -197,13 +201,18 @@ class Lake(Putting, Selections, Labelling, FormerNames):
 
         parts = self._parts
         found = trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
-        return {**found, "labels": shown_labels(parts.ledger, found["object"]["id"])}
+        return self._shown({**found, "labels": shown_labels(parts.ledger, found["object"]["id"])})
 
     def view(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """As `trace`, without what holds the rows; with what every model said, side by side, and what that took."""
         from headwater.upkeep.object_view import view_object
 
-        return view_object(self._parts, id, customer, to_ref(as_of))
+        return self._shown(view_object(self._parts, id, customer, to_ref(as_of)))
+
+    def _shown(self, found: dict[str, Any]) -> ShownObject:
+        shown = ShownObject(found)
+        shown.media = NotebookMedia(self._parts)
+        return shown
 
     def open_object(self, id: str, *, customer: str | None = None) -> "ObjectBytes":
         """The raw bytes, to be read from anywhere on: `b"".join(lake.open_object(id).read(1000, 500))`."""

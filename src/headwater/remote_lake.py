@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.clock import Moment, to_moment, to_text
 from headwater.domain.ref import AsOf, to_ref
+from headwater.domain.shown import ShownObject
 from headwater.errors import InvalidRequest, Unavailable
 from headwater.remote_http import TIMEOUT_SECONDS, Connection, Form, facts, made, path_of
 
@@ -83,11 +84,11 @@ class RemoteLake:
 
     def trace(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """From any id to its source, and to everything made of it."""
-        return self._get("trace", id, customer=customer, as_of=_ref(as_of))
+        return ShownObject(self._get("trace", id, customer=customer, as_of=_ref(as_of)))
 
     def view(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """As `trace`, with what every model said of the object, side by side, and what that took."""
-        return self._get("objects", id, customer=customer, as_of=_ref(as_of))
+        return ShownObject(self._get("objects", id, customer=customer, as_of=_ref(as_of)))
 
     def thread(self, id: str, *, customer: str | None = None) -> dict[str, Any]:
         """A conversation: its objects in the order in which they happened, with what each says."""

@@ -1,6 +1,6 @@
 """One table of a lake in the form that its reader works with: Arrow, pandas, DuckDB or Spark."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.components import Components
 from headwater.domain import tables
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from headwater.storage.tables.resolve_ref import SnapshotRead
     from headwater.storage.tables.time_travel import TablesAt
+
+_SHOWN: Final = 10
 
 
 class TableReader:
@@ -83,6 +85,14 @@ class TableReader:
             if self._hidden and column in rows.columns:
                 rows = rows.where(~rows[column].isin(*self._hidden))
         return rows
+
+    def _repr_html_(self) -> str:
+        """For notebooks: its newest rows."""
+        from headwater.domain.shown import rows_html
+        from headwater.storage.query.plain_rows import to_json_rows
+
+        newest = to_json_rows(self.page(limit=_SHOWN))
+        return f"<p><b>{self.table.name}</b>, the newest rows</p>{rows_html(newest) if newest else '<p>No rows.</p>'}"
 
     def _at(self, ref: Ref, *others: str) -> "TablesAt":
         from headwater.storage.tables.time_travel import TablesAt

@@ -1,11 +1,12 @@
 """Answer: what a search gives back: hits, best first, as values, as JSON, as a table and as a page's part. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.clock import parse_time, to_text
+from headwater.domain.shown import Media
 from headwater.storage.index.vector_index import Entry
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class SearchAnswer:
 
     hits: tuple[Hit, ...]
     stale_by: int
+    media: Media | None = field(default=None, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -79,12 +81,13 @@ class SearchAnswer:
         return pandas.DataFrame(rows, columns=list(rows[0]) if rows else list(_COLUMNS))
 
     def _repr_html_(self) -> str:
-        """For notebooks. Nothing that came in is taken for a page: all of it is escaped."""
-        lines = "".join(_html_line(number, hit) for number, hit in enumerate(self.hits, 1))
+        """For notebooks, with a thumbnail or a player where there is one. Nothing that came in is taken for a page: all
+        of it is escaped."""
+        lines = "".join(_html_line(number, hit, self.media) for number, hit in enumerate(self.hits, 1))
         stale = f"<p>The index is {self.stale_by:,} vectors behind.</p>" if self.stale_by else ""
         if not lines:
             return f"<p>No hits.</p>{stale}"
-        head = "<tr><th></th><th>score</th><th>why</th><th>customer</th><th>found in</th><th>text</th></tr>"
+        head = "<tr><th></th><th>score</th><th>why</th><th>customer</th><th>found in</th><th>text</th><th></th></tr>"
         return f"<table>{head}{lines}</table>{stale}"
 
 
@@ -112,10 +115,12 @@ def _flat(hit: dict[str, Any]) -> dict[str, Any]:
     return {name: places.get(name) if name not in hit else hit[name] for name in _COLUMNS}
 
 
-def _html_line(number: int, hit: Hit) -> str:
+def _html_line(number: int, hit: Hit, media: Media | None) -> str:
     cells = (str(number), f"{hit.score:.3f}", hit.why, hit.entry.customer, str(hit.entry.pointer.get("path") or ""))
     told = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f'<tr>{told}<td style="text-align: left">{_html_snippet(hit)}</td></tr>'
+    about = {"customer": hit.entry.customer, "modality": hit.entry.modality}
+    drawn = media(hit.entry.object_id, about, hit.entry.locator or {}) if media else ""
+    return f'<tr>{told}<td style="text-align: left">{_html_snippet(hit)}</td><td>{drawn}</td></tr>'
 
 
 def _html_snippet(hit: Hit) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headwater.domain.model_book import KnownModel
 from headwater.domain.quarantine import REASONS, RETRY_ATTEMPTS_MAX, SLOW, TRANSIENT
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.steps import STEPS
 from headwater.domain.tables import QUARANTINE
 from headwater.errors import InvalidRequest, NotFound
@@ -169,7 +170,7 @@ def _waiting(ledger: Ledger, keys: Sequence[QuarantineKey]) -> list[QuarantineKe
 
 
 @dataclass(frozen=True, slots=True)
-class DismissalPlan:
+class DismissalPlan(ShownAsTable):
     """The rows that would be let go, or with `undo` taken back."""
 
     rows: tuple[Row, ...]

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from headwater.domain.event import Event
 from headwater.domain.modality import Modality, classify
 from headwater.domain.pointer import Pointer
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.tables import EVENTS
 from headwater.flow.land import find_orphans
 from headwater.storage.io.key_file import KeyFile
@@ -50,7 +51,7 @@ class CloseLosses(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class RescanPlan:
+class RescanPlan(ShownAsTable):
     """Objects to announce, and keys that are not of our making and are left alone."""
 
     orphans: tuple[ObjectStat, ...]

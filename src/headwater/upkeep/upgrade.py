@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headwater.domain.model_book import State
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.tables import EFFORT, EMBEDDINGS, EVENTS, META, QUARANTINE, TABLES, TEXT_TABLES
 from headwater.errors import Conflict
 from headwater.storage.index.vector_index import VectorIndex
@@ -133,7 +134,7 @@ class RaiseFormat(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradePlan:
+class UpgradePlan(ShownAsTable):
     found: int
     wanted: int
     steps: tuple[RaiseFormat, ...]

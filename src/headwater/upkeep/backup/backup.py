@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 from headwater import faults
 from headwater.clock import to_text
+from headwater.domain.shown import ShownAsTable
 from headwater.errors import Conflict, Unavailable
 from headwater.storage.ledger.copy import RUNS, read_ledger
 from headwater.storage.ledger.hold_lease import Held
@@ -43,7 +44,7 @@ class WriteBackup(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class BackupPlan:
+class BackupPlan(ShownAsTable):
     file: str
     tables: tuple[str, ...]
     steps: tuple[Step, ...]

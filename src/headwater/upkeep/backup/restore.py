@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from headwater.clock import parse_time, to_text
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.tables import EMBEDDINGS
 from headwater.errors import Conflict
 from headwater.storage.ledger.copy import CLAIMS, FACTS, PLAIN_CLAIMS, count_claims, write_ledger
@@ -73,7 +74,7 @@ class OpenLake(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class RestorePlan:
+class RestorePlan(ShownAsTable):
     """`catalog_lost`: a table is missing in it, or was made anew and is empty. `ledger_lost`: it knows no lake, or a
     restore was killed, or it was made anew and has no keys."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headwater import faults, telemetry
 from headwater.clock import to_text
 from headwater.domain.model_book import ModelBook
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.tables import TABLES, Table
 from headwater.errors import Conflict
 from headwater.settings import Settings
@@ -126,7 +127,7 @@ class TableCare:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenancePlan:
+class MaintenancePlan(ShownAsTable):
     tables: tuple[TableCare, ...]
     target_bytes: int
     memo: tuple[ShelfCare, ...] = ()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.tables import TABLES
 from headwater.errors import InvalidRequest
 from headwater.flow.log.identity import find_unread
@@ -118,7 +119,7 @@ STEP_TYPES: Final = (CheckParts, CopyRaw, CopyMemo, MoveTable, CopyLedger, Compa
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationPlan:
+class MigrationPlan(ShownAsTable):
     """`unread` events stand in a log that is to be left behind: the migration is refused until they are read."""
 
     parts: tuple[PartMove, ...]

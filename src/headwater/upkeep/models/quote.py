@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from headwater.domain.modality import Modality, modalities_with
 from headwater.domain.model_book import KnownModel, ModelBook
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.steps import EMBED, PROBE, STEPS
 from headwater.domain.tables import EMBEDDINGS, EVENTS, TEXT_TABLES, Table
 from headwater.flow.derive.audio import SIDES
@@ -37,7 +38,7 @@ _CUT_SECONDS: Final = 10  # long sound is cut where it is quietest, up to so muc
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(ShownAsTable):
     """`remembered` objects have their answer in the memo already: they cost nothing."""
 
     step: str

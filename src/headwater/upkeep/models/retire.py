@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater import faults
 from headwater.domain.model_book import KnownModel, ModelBook, State
+from headwater.domain.shown import ShownAsTable
 from headwater.domain.steps import EMBED, STEPS
 from headwater.domain.tables import EMBEDDINGS, QUARANTINE, TABLES, Table
 from headwater.errors import Conflict, NotFound
@@ -62,7 +63,7 @@ class ForgetModel(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class RetirePlan:
+class RetirePlan(ShownAsTable):
     """How many rows go from each table, and how many vectors from the index with them; `state` is what the book says of
     the model."""
 
