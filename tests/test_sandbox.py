@@ -6,14 +6,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from headwater import lake as lakes
+from headwater.clock import utc_now
+from headwater.domain.model_book import KnownModel, ModelBook, State
 from headwater.errors import ModelNotLoaded, Unavailable
-from headwater.flow.derive.sandbox import Sandbox, job
+from headwater.flow.derive.plan import plan_work
+from headwater.flow.derive.sandbox import Sandbox, StepJob, job
+from headwater.flow.models.loaded import models_of
+from headwater.settings import load
 
 STEPS = (
     "fine",
@@ -164,6 +171,36 @@ def test_a_child_that_cannot_start_says_why() -> None:
     sandbox = Sandbox({**config(), "fetch": "no.such:place"})
     with pytest.raises(Unavailable, match=r"no\.such"):
         derive(sandbox, "fine")
+
+
+def test_a_standby_that_cannot_be_loaded_is_left_out_and_told_once(
+    sandbox: Sandbox, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody sees what it makes, so those that people see go on without it."""
+    steps = [StepJob("fine", "fine"), StepJob("unloadable/1", "unloadable", standby=True), StepJob("noisy", "noisy")]
+    for _ in range(2):
+        results = sandbox.derive(steps, "audio", POINTER)
+        assert results["fine"] == {"ok": {"size": 1}} and results["noisy"] == {"ok": {"noise": True}}
+        reason, detail = results["unloadable/1"]["fault"]
+        assert reason == "MODEL_DOWN" and "these are no weights" in detail
+    assert capfd.readouterr().err.count("Traceback (most recent call last)") <= 2, "of one load: it is not tried again"
+
+
+def test_only_a_standby_beside_an_active_model_is_planned_as_one(tmp_path: Path) -> None:
+    lakes.init(tmp_path / "lake").close()
+    settings = load(tmp_path / "lake")
+    card = models_of(settings).card("models.transcribe")
+    known = KnownModel(
+        "transcribe", settings.text("models.transcribe"), card.label, card.fingerprint, State.STANDBY, ""
+    )
+    active = replace(known, state=State.ACTIVE)
+    for models, standby in (((known,), [False]), ((active,), [False])):
+        work = plan_work(settings, ModelBook(models), now=utc_now())
+        assert [step.standby for step in work.steps["audio"] if step.name == "transcribe"] == standby
+    other = models_of(settings).chosen("models.transcribe", "pocketsphinx").card("models.transcribe")
+    beside = KnownModel("transcribe", "pocketsphinx", other.label, other.fingerprint, State.STANDBY, "", replayed=True)
+    work = plan_work(settings, ModelBook((active, beside)), now=utc_now())
+    assert [step.standby for step in work.steps["audio"] if step.name == "transcribe"] == [False, True]
 
 
 def test_a_model_that_cannot_be_loaded_is_no_objects_fault_and_its_traceback_is_kept(

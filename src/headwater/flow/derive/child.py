@@ -87,6 +87,7 @@ class Worker:
         self._replies = replies
         self.purse: Purse | None = None
         self.call_times = CallTimes()
+        self.unloadable: dict[str, str] = {}  # models that nobody sees and that do not load, by tag
 
     def ready(self) -> None:
         self._loading(False)
@@ -190,6 +191,8 @@ class _Attempt:
         models = self._worker._models
         if step["setting"]:
             models = models.chosen(step["setting"], step["model"])
+        if tag in self._worker.unloadable:
+            return self._fault(tag, "MODEL_DOWN", self._worker.unloadable[tag])
         try:
             keeping = replace(source, keep=Keeper(lambda result: self._send(tag=tag, kept=result)))
             purse = self._worker.purse
@@ -202,7 +205,12 @@ class _Attempt:
         except DataFault as fault:
             return self._fault(tag, fault.reason, fault.detail)
         except ModelNotLoaded as error:  # nor would it load for the next one
-            self._send(unavailable=str(error), traceback=sound_text(traceback.format_exc())[-TRACEBACK_LETTERS:])
+            found = sound_text(traceback.format_exc())[-TRACEBACK_LETTERS:]
+            if step.get("standby"):
+                self._worker.unloadable[tag] = str(error)
+                self._send(traceback=found)
+                return self._fault(tag, "MODEL_DOWN", str(error))
+            self._send(unavailable=str(error), traceback=found)
             raise
         except Unavailable as error:
             return self._fault(tag, "MODEL_DOWN", str(error))

@@ -38,7 +38,9 @@ def _planned(step: Step, models: Models, book: ModelBook) -> Iterator[PlannedSte
     for known in book.kept(step.name):
         chosen = models.chosen(step.setting, known.name)
         require_same(known, chosen.card(step.setting))
-        yield _plan(step, chosen, known)
+        # A replay plans its model alone: there is no other that could go on without it.
+        standby = known.state is State.STANDBY and book.active(step.name) is not None
+        yield replace(_plan(step, chosen, known), standby=standby)
 
 
 def _plan(step: Step, models: Models, known: KnownModel | None) -> PlannedStep:

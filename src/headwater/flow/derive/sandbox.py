@@ -28,12 +28,14 @@ _LATE: Final = frozenset({"SLOW", "TIMEOUT"})
 
 @dataclass(frozen=True, slots=True)
 class StepJob:
-    """A step to do. `tag` is what the answer is known by; `model` is the one to use in place of the setting's."""
+    """A step to do. `tag` is what the answer is known by; `model` is the one to use in place of the setting's, and
+    `standby` says that nobody sees its rows: where it cannot be loaded, the others go on."""
 
     tag: str
     step: str
     setting: str | None = None
     model: str | None = None
+    standby: bool = False
 
 
 def sandbox_config(settings: Settings, **extra: Any) -> dict[str, Any]:

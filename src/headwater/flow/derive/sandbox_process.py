@@ -51,6 +51,8 @@ class ChildRun:
         number = message["job"]
         if "traceback" in message:
             print(message["traceback"], file=sys.stderr)  # a worker's goes to logs/spark.out
+            if "unavailable" not in message:
+                return  # of a standby, which is left out
             raise ModelNotLoaded(message["unavailable"])
         if "unavailable" in message:
             raise Unavailable(message["unavailable"])

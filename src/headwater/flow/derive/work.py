@@ -13,7 +13,7 @@ class PlannedStep:
     """A step with a model that does it; several may do the same step, each into rows of its own.
 
     `position` names how far into bronze.events the two have come. Reading a header costs less than looking in the memo.
-    `dimension` is how long a vector of it must be, where the model tells.
+    `dimension` is how long a vector of it must be, where the model tells. `standby` says that another one is active.
     """
 
     name: str
@@ -27,13 +27,14 @@ class PlannedStep:
     paid: bool
     concurrency: int
     dimension: int | None = None
+    standby: bool = False
 
     @property
     def tag(self) -> str:
         return f"{self.name}/{self.fingerprint}"
 
     def to_job(self) -> StepJob:
-        return StepJob(self.tag, self.name, self.setting, self.model_name if self.setting else None)
+        return StepJob(self.tag, self.name, self.setting, self.model_name if self.setting else None, self.standby)
 
 
 @dataclass(frozen=True, slots=True)
