@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import headwater
+from headwater.facets.events import LakeEvents
 from headwater.facets.former_names import FormerNames
 from headwater.facets.models import LakeModels
 from headwater.facets.quarantine import LakeQuarantine
@@ -26,7 +27,12 @@ Everything public, by its signature and its docstring; this page is made by `scr
 command's twin is told in [cli.md](cli.md#from-python). Times are taken as `"2026-01-31"`, `"2026-01-31T09:30:00Z"`, a
 `datetime` or a `date`. Each error is one of six kinds of `headwater.errors`, whose sentence ends with the next move.
 """
-FACETS: Final = {"lake.models": LakeModels, "lake.quarantine": LakeQuarantine, "lake.upkeep": LakeUpkeep}
+FACETS: Final = {
+    "lake.models": LakeModels,
+    "lake.quarantine": LakeQuarantine,
+    "lake.events": LakeEvents,
+    "lake.upkeep": LakeUpkeep,
+}
 
 REMOTE: Final = (
     ("A lake elsewhere", "remote", RemoteLake),

@@ -14,7 +14,7 @@ from typing import Any
 import rounds
 import zombies
 from cheap_models import FormerSpeech, LouderSpeech
-from lakes import small_lake
+from lakes import CALL, small_lake
 from PIL import Image
 
 from headwater import lake as lakes
@@ -36,6 +36,7 @@ from headwater.upkeep.maintenance.compaction import FILES_MIN
 _LEASE = re.compile(r"INSERT INTO \"(leases\"|lake\" VALUES\('unfenced)")
 ORPHAN = "documents/acme/2026-03-02/lost.pdf"
 PUT_ID = "put-beside"
+CORRECT_TYPE = "audio/x-wav"
 
 
 def command(kind: str, lake: Path) -> tuple[str, ...]:
@@ -47,6 +48,7 @@ def command(kind: str, lake: Path) -> tuple[str, ...]:
         "retire": ("retire", "transcribe", "cheap_models:FormerSpeech"),
         "maintain": ("maintain",),
         "rescan": ("rescan",),
+        "event": ("event", "correct", _recording(lake), "--content-type", CORRECT_TYPE),
         "backup": ("backup", str(files / "second.backup")),
         "activate": ("activate", "transcribe", "cheap_models:LouderSpeech"),
         "dismiss": ("quarantine", "dismiss", "--reason", "TRUNCATED", "--because", "it is cut", "--by", "ann"),
@@ -59,6 +61,11 @@ def command(kind: str, lake: Path) -> tuple[str, ...]:
         "put": ("put", str(files / "late.png"), "--customer", "acme", "--id", PUT_ID),
         "reading": ("search", "refund"),
     }[kind]
+
+
+def _recording(lake: Path) -> str:
+    """That has an event: of the small lake, or of one that was filled by rounds."""
+    return CALL if (lake / "raw" / CALL).exists() else "audio/acme/2026-03-01/call-0-0.wav"
 
 
 def make_lake(directory: Path) -> Path:
@@ -108,6 +115,7 @@ def _know(lake: Lake, *cards: ModelCard) -> None:
 def _prepare(lake: Lake) -> None:
     """A backup, a place to move to, a picture to put, and an object that nobody has announced."""
     directory = lake.settings.lake.parent
+    Components(lake.settings).log.identity()  # the first look at a log names it
     Image.new("RGB", (40, 30), (200, 80, 120)).save(directory / "late.png")
     lake.history.tag("known", by="ann")
     lake.backup(directory / "first.backup")
@@ -156,6 +164,8 @@ def has_done(kind: str, lake: Lake) -> bool:
             return any(f"{PUT_ID}.png" in path for path in raw) and any(PUT_ID in line for line in lines)
         case "rescan":
             return any(ORPHAN in line for line in lines)
+        case "event":
+            return any(CORRECT_TYPE in line for line in lines)
         case "backup":
             return bool(check_backup(lake.settings.lake.parent / "second.backup"))
         case "dismiss":

@@ -31,7 +31,7 @@ CALL: dict[str, Any] = {
 }  # fmt: skip
 MESSAGE = {"event_id": "e", "customer": "c", "occurred_at": "2026-03-01T00:00:00Z", "text": "hello"}
 # What JSON Schema cannot say, in the words of its description.
-BESIDES = ("pointer.path", "meta", "line")
+BESIDES = ("pointer.path", "meta", "corrects", "line")
 
 WORDS = st.none() | st.text(max_size=300) | st.sampled_from(["x" * 1024, "é" * 300, "nul\0", "a\n", ""])
 LEAVES = WORDS | st.booleans() | st.integers() | st.sampled_from([2**63, 2**63 - 1, -1, 0.5])
@@ -50,7 +50,8 @@ POINTERS = st.none() | LEAVES | st.fixed_dictionaries(
 ).map(lambda given: {**PLACE, **given})  # fmt: skip
 CHANGES = st.fixed_dictionaries(
     {}, optional={
-        "event_id": WORDS, "customer": WORDS, "thread": LEAVES, "occurred_at": TIMES, "text": LEAVES,
+        "event_id": WORDS, "customer": WORDS, "thread": LEAVES, "occurred_at": TIMES,
+        "corrects": LEAVES | st.just("e"), "text": LEAVES,
         "modality": st.sampled_from(["chat", "audio", "image", "fax", None, 5]), "pointer": POINTERS,
         "meta": st.none() | LEAVES | st.dictionaries(st.sampled_from(["k", "", "k" * 101]), LEAVES | st.lists(LEAVES)),
         "of_ours": LEAVES,

@@ -81,7 +81,7 @@ def test_a_lake_from_before_is_upgraded_and_keeps_what_comes_from_then_on(lake: 
     send(lake, {**MESSAGE, "shift": "night"}, "{")
     lake.run()
     catalog = parts_of(lake).catalog
-    for table, columns in ((EVENTS, ["extra"]), (QUARANTINE, ["log_partition", "log_offset"])):
+    for table, columns in ((EVENTS, ["extra", "corrects"]), (QUARANTINE, ["log_partition", "log_offset"])):
         with catalog.load_table(table.name).update_schema(allow_incompatible_changes=True) as update:
             for column in columns:
                 update.delete_column(column)

@@ -19,6 +19,7 @@ NO_ZOMBIES = {
     "log": "the log is written under a lock that a sleeper holds",
     "sql": "it reads",
     "retire": "its own tests freeze it: test_retire_race.py",
+    "corrected": "its own tests freeze it: test_corrections.py",
     "upgrade": "a lake that is being upgraded lets nobody else in",
     "migrate": "it is resumed by its note, and killed at every point: test_migration.py",
     "backup": "it adds a tag and a file of its own",

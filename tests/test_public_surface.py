@@ -13,6 +13,7 @@ import headwater.stack.stack
 import headwater.web.server
 from headwater.cli.main import COMMANDS
 from headwater.facets.access import LakeAccess
+from headwater.facets.events import LakeEvents
 from headwater.facets.former_names import FormerNames
 from headwater.facets.history import LakeHistory
 from headwater.facets.models import LakeModels
@@ -44,7 +45,8 @@ def test_the_package_exports_these_names() -> None:
 
 def test_a_lake_mirrors_the_commands() -> None:
     assert public(Lake) == {
-        "access", "close", "customers", "export", "flow", "get", "history", "iter_put", "iter_put_lines", "journal",
+        "access", "close", "customers", "events", "export", "flow", "get", "history", "iter_put", "iter_put_lines",
+        "journal",
         "label", "ls", "models", "open_object", "pending", "preview", "put", "put_lines", "put_rows", "put_text",
         "quarantine", "run", "search", "settings", "show", "spark", "sql", "status", "table", "thread", "trace",
         "upkeep", "view", "watch",
@@ -54,6 +56,7 @@ def test_a_lake_mirrors_the_commands() -> None:
     assert public(LakeModels) == {
         "activate", "better", "book", "compare", "list", "plan_retire", "quote", "replay", "retire", "step_of",
     }  # fmt: skip
+    assert public(LakeEvents) == {"correct", "plan_correction", "plan_skip", "show", "skip"}
     assert public(LakeQuarantine) == {"dismiss", "plan_dismissal", "retry"}
     assert public(LakeUpkeep) == {
         "backup", "check_event", "connect", "maintain", "metrics", "plan_backup", "plan_maintenance", "plan_rescan",
@@ -103,6 +106,7 @@ FACETS = {
     (Lake, "history"): LakeHistory,
     (Lake, "models"): LakeModels,
     (Lake, "quarantine"): LakeQuarantine,
+    (Lake, "events"): LakeEvents,
     (Lake, "upkeep"): LakeUpkeep,
 }
 
@@ -120,7 +124,8 @@ def test_every_command_has_its_python_twin() -> None:
 def test_every_method_and_function_is_the_twin_of_a_command_or_one_of_a_few_others() -> None:
     told = {name for names in twins().values() for name in names}
     lake = {
-        f"lake.{name}" for name in public(Lake) - FORMER_NAMES - {"access", "history", "models", "quarantine", "upkeep"}
+        f"lake.{name}"
+        for name in public(Lake) - FORMER_NAMES - {"access", "history", "models", "quarantine", "events", "upkeep"}
     }
     facets = {f"lake.{facet}.{name}" for (_, facet), kind in FACETS.items() for name in public(kind)}
     functions = {f"headwater.{name}" for name in headwater.__all__}

@@ -33,6 +33,7 @@ from headwater.storage.ledger.plans import unfinished_plans
 from headwater.upkeep.backup.backup import Backup
 from headwater.upkeep.backup.file import read_backup
 from headwater.upkeep.backup.restore import Restore
+from headwater.upkeep.events import TendEvent
 from headwater.upkeep.exclusion import LEASES
 from headwater.upkeep.journal import DONE
 from headwater.upkeep.maintenance.compaction import FILES_MIN
@@ -43,7 +44,7 @@ from headwater.upkeep.rescan import Rescan
 from headwater.upkeep.task import Applied, Result, Step, Task, apply
 from headwater.upkeep.upgrade import UpgradeLake
 
-TASKS: tuple[type[Task[Any]], ...] = (Backup, Restore, Maintain, Migrate, Retire, Rescan, UpgradeLake)
+TASKS: tuple[type[Task[Any]], ...] = (Backup, Restore, Maintain, Migrate, Retire, Rescan, UpgradeLake, TendEvent)
 # Their positions in the tables are their journal; they share leases and records with the tasks.
 DRIVEN = {"run", "retry", "replay", "submit", "demo"}
 # One transaction of the ledger each, under the lease for edits.
@@ -132,6 +133,12 @@ def to_rescan(tmp: Path) -> Case:
     return Case(lake, ("rescan",), announced)
 
 
+def to_correct(tmp: Path) -> Case:
+    lake = small_lake(tmp / "lake")
+    sent = lambda: len({line.value for line in Components(load(lake)).log.read(0, 0, 100)}) == 1  # noqa: E731
+    return Case(lake, ("event", "correct", "e1", "--content-type", "audio/x-wav"), sent)
+
+
 def to_upgrade(tmp: Path) -> Case:
     """Two steps that change nothing more, and the one from its own format."""
     lake = former_lake(tmp / "lake")
@@ -198,7 +205,13 @@ def _table(lake: Path, table: Table) -> IcebergTable:
     return Components(load(lake)).catalog.load_table(table.name)
 
 
-WITHOUT_SPARK = {"rescan": to_rescan, "upgrade": to_upgrade, "backup": to_back_up, "restore": to_restore}
+WITHOUT_SPARK = {
+    "rescan": to_rescan,
+    "event": to_correct,
+    "upgrade": to_upgrade,
+    "backup": to_back_up,
+    "restore": to_restore,
+}
 CASES = {**WITHOUT_SPARK, "maintain": to_maintain, "retire": to_retire, "migrate": to_migrate}
 
 

@@ -1,6 +1,7 @@
 """A lake, as Python sees it. Each method mirrors a command and calls one function; nothing is decided here.
 
-What people do every day is a method of `Lake`; the rest is behind `lake.models`, `lake.quarantine` and `lake.upkeep`.
+What people do every day is a method of `Lake`; the rest is behind `lake.models`, `lake.quarantine`,
+`lake.events` and `lake.upkeep`.
 """
 
 import os
@@ -19,6 +20,7 @@ from headwater.domain.ref import AsOf, to_ref
 from headwater.domain.shown import ShownObject
 from headwater.errors import NotFound
 from headwater.facets.access import LakeAccess
+from headwater.facets.events import LakeEvents
 from headwater.facets.former_names import FormerNames
 from headwater.facets.history import LakeHistory
 from headwater.facets.labelling import Labelling
@@ -181,6 +183,11 @@ class Lake(Putting, Selections, Labelling, FormerNames):
     def quarantine(self) -> LakeQuarantine:
         """What could not be processed: called, it is listed; retry, dismiss."""
         return LakeQuarantine(self._parts)
+
+    @property
+    def events(self) -> LakeEvents:
+        """One event of a producer: show it, correct it."""
+        return LakeEvents(self._parts)
 
     @property
     def upkeep(self) -> LakeUpkeep:

@@ -54,6 +54,7 @@ COMMANDS: Final = (
     "settings",
     "schema",
     "check-event",
+    "event",
     "connect",
     "doctor",
     "upgrade",

@@ -19,8 +19,9 @@ _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), so
 class Event:
     """`event_id` makes an event: the same id with the same content, however often, is one event.
 
-    `meta` is what is known beside the bytes, `thread` the conversation that it belongs to; both are content. `producer`
-    is who sends it, by the rules of `domain.producers`.
+    `meta` is what is known beside the bytes, `thread` the conversation that it belongs to; both are content. `corrects`
+    is the id of an event of the same customer about the same object, in whose place this one stands. `producer` is who
+    sends it, by the rules of `domain.producers`.
     """
 
     event_id: str
@@ -31,6 +32,7 @@ class Event:
     text: str | None = None
     meta: Mapping[str, Any] | None = None
     thread: str | None = None
+    corrects: str | None = None
     producer: str | None = None
 
     @property
@@ -46,7 +48,8 @@ class Event:
             "pointer": {name: value for name, value in self.pointer.to_dict().items() if value is not None},
             "occurred_at": to_text(self.occurred_at),
         }
-        more = {"text": self.text, "meta": self.meta, "thread": self.thread, "producer": self.producer}
+        more = {"text": self.text, "meta": self.meta, "thread": self.thread, "corrects": self.corrects}
+        more |= {"producer": self.producer}
         return fields | {name: value for name, value in more.items() if value is not None}
 
     def to_json(self) -> str:
@@ -64,6 +67,7 @@ class Event:
             text=fields.get("text"),
             meta=fields.get("meta"),
             thread=fields.get("thread"),
+            corrects=fields.get("corrects"),
             producer=fields.get("producer"),
         )
 

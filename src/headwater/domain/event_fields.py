@@ -32,6 +32,11 @@ def is_whole(number: object) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < WHOLE_END
 
 
+def is_correction(corrects: object, event_id: object) -> bool:
+    """Whether it names an event that it may correct; none at all is good."""
+    return corrects is None or (is_name(corrects) and corrects != event_id)
+
+
 def read_moment(value: object) -> datetime | None:
     """ISO 8601, or seconds since 1970."""
     try:

@@ -17,6 +17,7 @@ from headwater.domain.event_fields import (
     NO_PART,
     WHOLE_END,
     is_brief,
+    is_correction,
     is_name,
     is_whole,
     owner_of,
@@ -114,6 +115,10 @@ def _problems(fields: Mapping[str, Any]) -> Iterator[Problem]:
 def _beside(fields: Mapping[str, Any]) -> Iterator[Problem]:
     if fields.get("thread") is not None:
         yield from _name("thread", fields.get("thread"))
+    if (corrects := fields.get("corrects")) is not None:
+        yield from _name("corrects", corrects)
+        if is_name(corrects) and not is_correction(corrects, fields.get("event_id")):
+            yield Problem("corrects", f"{shown(corrects)} is the event itself, needs the id of another one")
     try:
         if (meta := fields.get("meta")) is not None:
             meta_to_json(meta)

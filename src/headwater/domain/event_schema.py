@@ -34,11 +34,12 @@ def event_schema(version: int = VERSION) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:headwater:event:{VERSION}",
         "title": f"Headwater event, version {VERSION}",
-        "description": "One message of the log: an object has arrived, or somebody wrote something. Three things JSON"
+        "description": "One message of the log: an object has arrived, or somebody wrote something. Four things JSON"
         f" Schema cannot say: an event has at most {EVENT_BYTES_MAX:,} bytes of UTF-8; the second part of pointer.path"
-        " is the customer, where it may be percent-encoded; meta has at most 16,384 bytes and 8 levels. Numbers that"
-        " are whole are written without a point. Fields that are not named here are kept with the event, and nothing"
-        " goes by them; names that begin with headwater_ are left to later versions.",
+        " is the customer, where it may be percent-encoded; corrects is another id than event_id; meta has at most"
+        " 16,384 bytes and 8 levels. Numbers that are whole are written without a point. Fields that are not named here"
+        " are kept with the event, and nothing goes by them; names that begin with headwater_ are left to later"
+        " versions.",
         "type": "object",
         "additionalProperties": True,
         "required": ["event_id", "customer", "occurred_at"],
@@ -71,6 +72,11 @@ def _properties() -> Schema:
         },
         "text": {"type": ["string", "null"], "description": "Of a message, and of nothing else."},
         "thread": {"anyOf": [{"type": "null"}, name], "description": "The conversation that it belongs to."},
+        "corrects": {
+            "anyOf": [{"type": "null"}, name],
+            "description": "The id of an event of the same customer, about the same object, in whose place this one"
+            " stands.",
+        },
         "meta": {
             "anyOf": [{"type": "null"}, {"type": "object"}],
             "allOf": [{"$ref": "#/$defs/json"}],

@@ -12,7 +12,9 @@ from typing import Any, Final
 from headwater.domain.pointer import Pointer
 
 # What an event is made of; `domain.event` writes it and `domain.line` reads it.
-FIELDS: Final = frozenset({"event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread"})
+FIELDS: Final = frozenset(
+    {"event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread", "corrects"}
+)
 _POINTER_FIELDS: Final = frozenset(Pointer.__slots__)
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 

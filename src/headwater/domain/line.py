@@ -22,6 +22,7 @@ from headwater.domain.event_fields import (
     NAME_BYTES_MAX,
     NO_PART,
     is_brief,
+    is_correction,
     is_name,
     is_whole,
     owner_of,
@@ -36,7 +37,7 @@ from headwater.errors import InvalidRequest
 
 PAYLOAD_LETTERS: Final = 4000
 DETAIL_LETTERS: Final = 1000
-_WORDS: Final = ("event_id", "modality", "customer", "text", "thread")
+_WORDS: Final = ("event_id", "modality", "customer", "text", "thread", "corrects")
 _POINTER_WORDS: Final = ("path", "content_type", "checksum", "version_id", "etag")
 _ESCAPE: Final = re.compile(r"\\\\|\\u00..")
 
@@ -61,6 +62,7 @@ class Line(NamedTuple):
     meta: str | None = None
     thread: str | None = None
     extra: str | None = None
+    corrects: str | None = None
     content_hash: str | None = None
     payload: str | None = None
     reason: str | None = None
@@ -130,7 +132,7 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
     content_type, version_id, etag = pointer.get("content_type"), pointer.get("version_id"), pointer.get("etag")
     offset, text, occurred_at = pointer.get("offset"), fields.get("text"), read_moment(fields.get("occurred_at"))
     thread, (meta, has_sound_meta) = fields.get("thread"), _meta(fields.get("meta"))
-    extra, has_sound_extra = _extra(fields)
+    corrects, (extra, has_sound_extra) = fields.get("corrects"), _extra(fields)
     if (
         not (is_name(event_id) and is_name(customer) and is_name(path))
         or NO_PART.search(path)
@@ -143,11 +145,29 @@ def _event(fields: Mapping[str, Any]) -> Line | None:
         or not CHECKSUM.fullmatch(checksum)
         or not (is_brief(content_type) and is_brief(version_id) and is_brief(etag))
         or (type(text) is not str if modality in INLINE else text is not None)
-        or not (has_sound_meta and has_sound_extra and (thread is None or is_name(thread)))
+        or not (
+            has_sound_meta
+            and has_sound_extra
+            and is_correction(corrects, event_id)
+            and (thread is None or is_name(thread))
+        )
     ):
         return None
-    content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text, meta, thread)
-    kept = offset or 0, size, content_type, checksum, version_id, etag, text, meta, thread, extra, content_hash
+    content_hash = _content_hash(event_id, modality, customer, path, size, checksum, text, meta, thread, corrects)
+    kept = (
+        offset or 0,
+        size,
+        content_type,
+        checksum,
+        version_id,
+        etag,
+        text,
+        meta,
+        thread,
+        extra,
+        corrects,
+        content_hash,
+    )
     return Line(True, event_id, modality, customer, path, occurred_at, *kept)
 
 
@@ -176,6 +196,7 @@ def _content_hash(
     text: str | None,
     meta: str | None,
     thread: str | None,
+    corrects: str | None,
 ) -> str:
     """What must agree when an id is seen again. Not its time, nor what was sent beside: who sends a line twice sends
     it later, and may tell when.
@@ -185,6 +206,7 @@ def _content_hash(
     member = "" if text is None else f',"text":{_quoted(text)}'
     member += "" if meta is None else f',"meta":{meta}'
     member += "" if thread is None else f',"thread":{_quoted(thread)}'
+    member += "" if corrects is None else f',"corrects":{_quoted(corrects)}'
     form = (
         f'{{"event_id":{_quoted(event_id)},"modality":"{modality}","customer":{_quoted(customer)},'
         f'"path":{_quoted(path)},"size":{size},"checksum":"{checksum}"{member}}}'
@@ -220,7 +242,8 @@ def _worded(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def completed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message needs no pointer: it has no bytes but its text, and what it has not got is made of that. It is the
-    very event that `headwater put --text` makes of the same id and text."""
+    very event that `headwater put --text` makes of the same id and text. One that corrects another is about that one's
+    object."""
     text, event_id, customer = fields.get("text"), fields.get("event_id"), fields.get("customer")
     modality, pointer = fields.get("modality"), fields.get("pointer")
     if type(text) is not str or (modality is None and pointer is not None) or modality not in {None, *INLINE}:
@@ -228,7 +251,12 @@ def completed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if not (is_name(event_id) and is_name(customer) and (pointer is None or type(pointer) is dict)):
         return {**fields, "modality": Modality.CHAT.value}
     data = text.encode()
-    made = {"path": message_path(customer, event_id), "size": len(data), "checksum": sha256(data).hexdigest()}
+    corrects = fields.get("corrects")
+    made = {
+        "path": message_path(customer, corrects if is_name(corrects) else event_id),
+        "size": len(data),
+        "checksum": sha256(data).hexdigest(),
+    }
     given = {name: value for name, value in (pointer or {}).items() if value is not None}
     place = {**made, "content_type": "text/plain", **given}
     return {**fields, "modality": Modality.CHAT.value, "pointer": place}

@@ -5,7 +5,7 @@ from typing import Final
 
 # A line that was never an event, or that contradicts one, has nothing that could be derived again.
 # Of what was read in part, that part is in its table, and stays.
-FINAL: Final = ("BAD_EVENT", "CONFLICT", "WRONG_CUSTOMER", "PARTIAL")
+FINAL: Final = ("BAD_EVENT", "SKIPPED", "CONFLICT", "WRONG_CUSTOMER", "PARTIAL")
 # A rule kept it out of bronze: it has no event that could be derived, and is taken in once the rules allow it.
 FORBIDDEN: Final = "FORBIDDEN"
 # What may mend itself is tried again by itself: after half a minute, then twice as late each time, at most hourly, and
@@ -30,7 +30,8 @@ REASONS: Final[dict[str, str]] = {
     "MISSING_OBJECT": "The event came without its bytes. It is tried again by itself; at once: headwater retry.",
     "UNFETCHABLE": "The store answers, but does not give it. Mend what its detail names: policy, key, archive, disk. "
     "It is tried again by itself; at once: headwater retry.",
-    "CORRUPT": "The stored bytes no longer match their checksum. Restore the object, then headwater retry.",
+    "CORRUPT": "The stored bytes do not match their checksum. Restore the object, then headwater retry; where the "
+    "event was wrong: headwater event correct.",
     "CRASHED": "A decoder or model crashed on it. After an upgrade, headwater retry.",
     "TIMEOUT": "It took longer than the limits in [limits]. Raise the limit, then headwater retry.",
     "PARTIAL": "Time ran out before all of it was read; what was read is in its table. Raise the limit, send it anew.",
@@ -38,7 +39,9 @@ REASONS: Final[dict[str, str]] = {
     "BAD_OUTPUT": "The model answered with something unusable. Fix or change the model, then headwater retry.",
     "BAD_EVENT": "The log line is not an event: its detail names each field. Mend the producer, try it by "
     "headwater check-event, and publish again.",
-    "CONFLICT": "The id was used before with other content. Publish it under an id of its own.",
+    "CONFLICT": "The id or the object was announced before with other content. Publish it under an id of its own; "
+    "where the first one was wrong, with that one's id as corrects, or: headwater event correct.",
+    "SKIPPED": "Somebody had the line passed over, as its detail says. Publish it again, sound, if it is wanted.",
     "WRONG_CUSTOMER": "The path is another customer's than the event says. Mend the producer and publish again.",
     "FORBIDDEN": "Its producer may not write for this customer. Where it should, change [producers] in headwater.toml, "
     "then headwater retry; else mend the producer.",

@@ -105,7 +105,8 @@ EVENTS: Final = Table(
             _field("pointer", POINTER_TYPE, required=True),
             _field("text", pa.string()),
             _field("content_hash", pa.string(), required=True),
-            # False for a second event about an object already known: kept as sent, derived once.
+            # False for a second event about an object already known, and for one that was corrected: both are kept as
+            # sent, and the other is derived.
             _field("first_of_object", pa.bool_(), required=True),
             _field("log_partition", pa.int32(), required=True),
             _field("log_offset", pa.int64(), required=True),
@@ -113,6 +114,8 @@ EVENTS: Final = Table(
             *META,
             # What its producer sent beside the fields of an event: a JSON object, kept here alone.
             _field("extra", pa.string()),
+            # The event in whose place it stands; that one's `first_of_object` is taken from it.
+            _field("corrects", pa.string()),
         ]
     ),
     key=("customer", "event_id"),

@@ -26,8 +26,10 @@ from headwater.domain.line import PAYLOAD_LETTERS
 from headwater.domain.producers import Rules
 from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.corrections import CORRECTIONS, settle_claims
 from headwater.flow.log.continuity import LogPosition, LogReplaced, Loss, PositionMoved, find_lost, record_losses
 from headwater.flow.log.identity import name_logs, note_marks, same_identity
+from headwater.flow.log.skipped import SkippedLine, read_skipped
 from headwater.flow.log_lines import SEEN, parse_lines, read_batch, to_driver
 from headwater.flow.verdict import Position, Verdict, are_among, judge
 from headwater.storage.ledger.ledger import Ledger
@@ -37,6 +39,8 @@ from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import TableWriter
 
 _ID_TAKEN: Final = "event_id: it was seen before with other content"
+_NOT_SEEN: Final = "corrects: no event of this id was taken in before, and the object was announced by another one"
+_ELSEWHERE: Final = "corrects: the event of this id is about another object"
 _OBJECT_TAKEN: Final = "pointer.checksum: the object was announced before with another one"
 
 
@@ -66,7 +70,10 @@ def take(
     the positions speak of.
     """
     since = read_progress(writer.tables, EVENTS)
+    settle_claims(ledger, writer, since)
     begun = since.offsets
+    skipped = read_skipped(ledger, log)
+    lines = _passed_over(lines, skipped)
     if follows is not None and LogPosition.of(since) != follows:
         raise PositionMoved
     rules = Rules.of(writer.settings)
@@ -80,7 +87,11 @@ def take(
         if losses:
             record_losses(ledger, losses, clock())
         ends |= {loss.partition: max(loss.until or 0, ends.get(loss.partition, 0)) for loss in losses}
-        return _publish(writer, since, rows, judge(writer, seen, ledger), {**begun, **ends}, identity, clock(), losses)
+        verdict = judge(writer, seen, ledger, since)
+        taken = _publish(writer, since, rows, verdict, {**begun, **ends}, identity, clock(), losses, skipped)
+        if verdict.raw.get(CORRECTIONS):
+            settle_claims(ledger, writer, read_progress(writer.tables, EVENTS))
+        return taken
 
 
 @contextmanager
@@ -110,13 +121,14 @@ def _publish(
     identity: str,
     now: datetime,
     losses: Sequence[Loss],
+    skipped: Mapping[Position, SkippedLine],
 ) -> Taken:
     faults.point("bronze.keyed")
     position = {"log": {str(partition): end for partition, end in ends.items()}}
     logs, quarantined = name_logs(identity, since.logs, ends), 0
     if verdict.unsound or verdict.conflicts:  # else its position, which only tells what it has already, stays behind
         set_aside = read_progress(writer.tables, QUARANTINE)
-        refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now)
+        refused = _refused(writer.spark, rows, verdict, set_aside.offsets, now, skipped)
         # A stage may set rows aside meanwhile, but nobody else moves how far the log was read.
         given = to_arrow(refused) if isinstance(rows, pa.Table) else refused
         quarantined = writer.publish(QUARANTINE, given, position, since=set_aside, stage="quarantine", logs=logs)
@@ -129,6 +141,16 @@ def _publish(
     return Taken(events, quarantined, losses, LogPosition(since.generation, ends))
 
 
+def _passed_over(lines: DataFrame | pa.Table, skipped: Collection[Position]) -> DataFrame | pa.Table:
+    """The same places, but nothing stands there."""
+    if not skipped:
+        return lines
+    if isinstance(lines, DataFrame):
+        return lines.withColumn("value", F.when(~_among(skipped), F.col("value")))
+    value = pc.if_else(are_among(lines, skipped), pa.scalar(None, lines["value"].type), lines["value"])
+    return lines.set_column(lines.schema.get_field_index("value"), "value", value)
+
+
 def take_again(writer: TableWriter, lines: pa.Table, *, ledger: Ledger, clock: Clock) -> int:
     """Lines that were set aside as they came, and are to be taken now; how many events came of them.
 
@@ -137,13 +159,17 @@ def take_again(writer: TableWriter, lines: pa.Table, *, ledger: Ledger, clock: C
     """
     seen = pa.Table.from_batches([read_batch(batch, Rules({})) for batch in lines.to_batches()], SEEN)
     seen = seen.filter(pc.invert(_are_there(writer, seen)))
-    verdict, now = judge(writer, seen, ledger), clock()
+    since = read_progress(writer.tables, EVENTS)
+    settle_claims(ledger, writer, since)
+    verdict, now = judge(writer, seen, ledger, since), clock()
     if verdict.conflicts:
-        refused = _refused(writer.spark, seen, verdict, {}, now)
+        refused = _refused(writer.spark, seen, verdict, {}, now, {})
         writer.publish(QUARANTINE, to_arrow(refused), {}, stage="quarantine")
     accepted = _accepted(seen, verdict, now)
     duplicates = len(verdict.duplicates)
-    return writer.publish(EVENTS, accepted, {}, stage="bronze", duplicates=duplicates, raw=verdict.raw)
+    taken = writer.publish(EVENTS, accepted, {}, stage="bronze", duplicates=duplicates, raw=verdict.raw)
+    settle_claims(ledger, writer, read_progress(writer.tables, EVENTS))
+    return taken
 
 
 def _are_there(writer: TableWriter, seen: pa.Table) -> pa.Array:
@@ -207,7 +233,12 @@ def _where_it_stands() -> tuple[Column, ...]:
 
 
 def _refused(
-    spark: SparkSession, rows: DataFrame | pa.Table, verdict: Verdict, begun: Mapping[int, int], now: datetime
+    spark: SparkSession,
+    rows: DataFrame | pa.Table,
+    verdict: Verdict,
+    begun: Mapping[int, int],
+    now: datetime,
+    skipped: Mapping[Position, SkippedLine],
 ) -> DataFrame:
     if isinstance(rows, pa.Table):
         wanted = pc.or_(pc.invert(rows["sound"]), are_among(rows, verdict.conflicts))
@@ -216,11 +247,15 @@ def _refused(
     # With what it says: in a log that is made anew, another line may come to stand at the same place.
     digest = F.substring(F.sha2(F.coalesce("payload", F.lit("")), 256), 1, 12)
     line = F.concat_ws(":", F.lit("log"), "log_partition", "log_offset", digest)
-    sent = ("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread", "extra")
+    sent = ("event_id", "modality", "customer", "occurred_at", "pointer", "text", "meta", "thread", "extra", "corrects")
     event = F.to_json(F.struct(*sent))
-    reason = F.when(conflict, "CONFLICT").otherwise(F.col("reason"))
-    taken = F.when(_among(verdict.lies), _OBJECT_TAKEN).otherwise(_ID_TAKEN)
-    detail = F.when(conflict, taken).otherwise(F.col("detail"))
+    reason = F.when(conflict, "CONFLICT").when(_among(skipped), "SKIPPED").otherwise(F.col("reason"))
+    taken = F.when(_among(verdict.lies), _OBJECT_TAKEN).when(_among(verdict.not_seen), _NOT_SEEN)
+    taken = taken.when(_among(verdict.elsewhere), _ELSEWHERE).otherwise(_ID_TAKEN)
+    detail = F.when(conflict, taken)
+    for place, passed_over in skipped.items():
+        detail = detail.when(_among([place]), str(passed_over))
+    detail = detail.otherwise(F.col("detail"))
     # A run that was killed between the two tables has quarantined these lines already.
     fresh = rows.where(_is_unread(begun))
     return fresh.where(~F.col("sound") | conflict).select(

@@ -40,6 +40,7 @@ SEEN: Final = pa.schema(
         pa.field("meta", pa.string()),
         pa.field("thread", pa.string()),
         pa.field("extra", pa.string()),
+        pa.field("corrects", pa.string()),
         pa.field("content_hash", pa.string()),
         pa.field("payload", pa.string()),
         pa.field("reason", pa.string()),

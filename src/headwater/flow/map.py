@@ -66,7 +66,7 @@ DERIVE: Final = Stage(
     1,
     "what models make of each object",
     runner="headwater.flow.drive.derive_runner:DeriveRunner",
-    counts=("straggler", "retry", "tried", "recovered", "replay", "quarantine"),
+    counts=("corrected", "straggler", "retry", "tried", "recovered", "replay", "quarantine"),
 )
 EMBED: Final = Stage(
     "embed",

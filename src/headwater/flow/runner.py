@@ -5,6 +5,7 @@ A new stage is a subclass of `StageRunner` that the map names; only `run_batch` 
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from headwater.clock import Clock
 from headwater.domain.model_book import ModelBook
+from headwater.flow.map import Stage
 from headwater.flow.spent import Spent
 from headwater.settings import Settings
 from headwater.storage.index.vector_index import VectorIndex
@@ -31,6 +33,8 @@ class RunContext:
     index: VectorIndex
     clock: Clock
     stop: threading.Event
+    # While it is entered, that stage of the run begins no batch.
+    held_back: Callable[[Stage], AbstractContextManager[None]] = lambda _: nullcontext()
 
     @property
     def spark(self) -> SparkSession:

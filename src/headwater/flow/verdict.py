@@ -2,7 +2,8 @@
 
 Reads   the ledger's claims; bronze.events, where a claim outlived its row
 Writes  the ledger's claims
-The ledger answers by key, whatever the table's size.
+The ledger answers by key, whatever the table's size. Lines about an object that one of them corrects are few, and are
+judged one after the other, in the order of the log: so a batch comes to what its lines would come to one by one.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ from pyspark.sql import functions as F
 
 from headwater.domain.keys import event_key
 from headwater.domain.modality import INLINE
+from headwater.domain.progress import Progress
 from headwater.domain.tables import EVENTS
+from headwater.flow.corrections import CORRECTIONS, BatchLine, Claimed, Corrected, ObjectsOf
 from headwater.storage.ledger.ledger import Ledger
 from headwater.storage.tables.read_table import read_table, to_arrow
 from headwater.storage.tables.writer import TableWriter
@@ -41,9 +44,12 @@ class Verdict:
     # New events about an object that is known already: kept as sent, derived from once.
     echoes: frozenset[Position]
     raw: Mapping[str, int]
+    # Of the conflicts, corrections of an event that nobody saw, and of one about another object.
+    not_seen: frozenset[Position] = frozenset()
+    elsewhere: frozenset[Position] = frozenset()
 
 
-def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
+def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger, since: Progress) -> Verdict:
     """Who is first for each customer's id and each object; the ledger answers by key, whatever the table's size."""
     sound = seen.filter(seen["sound"])
     claims = list(_claims(sound, "event", sound["content_hash"]))
@@ -51,17 +57,72 @@ def judge(writer: TableWriter, seen: pa.Table, ledger: Ledger) -> Verdict:
     known = duplicates | conflicts
     checksums = pc.struct_field(sound["pointer"], "checksum")
     new = [claim for claim in _claims(sound, "object", checksums) if not known or claim[2:] not in known]
-    echoes, lies = _claim(writer, ledger, "object", new, sound)
-    accepted = len(new) - len(lies)
+    corrected = _corrected_objects(sound, known)
+    plain = [claim for claim in new if claim[0] not in corrected] if corrected else new
+    echoes, lies = _claim(writer, ledger, "object", plain, sound)
+
+    def claim_object(line: BatchLine) -> Claimed:
+        same, other = _claim(writer, ledger, "object", [(line.object_id, line.checksum, *line.position)], sound)
+        return "echo" if same else "lie" if other else "first"
+
+    judged = Corrected(_lines(sound, known | lies, corrected), claim_object, _objects_of(writer, sound, since))
+    echoes, lies = echoes | judged.echoes, lies | judged.lies
+    refused = lies | judged.not_seen | judged.elsewhere
+    accepted = len(new) - len(refused)
+    counted = {CORRECTIONS: judged.accepted} if judged.accepted else {}
     return Verdict(
         unsound=len(seen) - len(sound),
         accepted=accepted,
         duplicates=frozenset(duplicates),
-        conflicts=frozenset(conflicts | lies),
+        conflicts=frozenset(conflicts | refused),
         lies=frozenset(lies),
         echoes=frozenset(echoes),
-        raw={"rows": accepted, **_raw_objects(sound, known | lies | echoes)},
+        raw={"rows": accepted, **counted, **_raw_objects(sound, known | refused | echoes | judged.known_objects)},
+        not_seen=frozenset(judged.not_seen),
+        elsewhere=frozenset(judged.elsewhere),
     )
+
+
+def _corrected_objects(sound: pa.Table, known: Collection[Position]) -> set[str]:
+    """Those that a new event of the batch corrects something about."""
+    if sound["corrects"].null_count == len(sound):
+        return set()
+    corrections = sound.filter(pc.and_not(sound["corrects"].is_valid(), are_among(sound, known)))
+    return set(corrections["object_id"].to_pylist())
+
+
+def _lines(sound: pa.Table, known: Collection[Position], corrected: Collection[str]) -> list[BatchLine]:
+    """What has to be known of each line that is new, in the order of the log; nothing where none corrects."""
+    if not corrected:
+        return []
+    checksums = pc.struct_field(sound["pointer"], "checksum")
+    names = ("log_partition", "log_offset", "customer", "event_id", "object_id", "corrects")
+    rows = zip(*(column.to_pylist() for column in (*(sound[name] for name in names), checksums)), strict=True)
+    lines = (
+        BatchLine((partition, offset), customer, event_id, object_id, corrects, checksum, object_id in corrected)
+        for partition, offset, customer, event_id, object_id, corrects, checksum in rows
+    )
+    return sorted((line for line in lines if line.position not in known), key=lambda line: line.position)
+
+
+def _objects_of(writer: TableWriter, sound: pa.Table, since: Progress) -> ObjectsOf:
+    """What the events that are named are about, by customer and id, as the table has them."""
+
+    def read(named: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        if not since.next_seq:
+            return {}
+        names = pa.Table.from_pylist([{"customer": owner, "event_id": name} for owner, name in named])
+        given = F.broadcast(writer.spark.createDataFrame(names))
+        near = F.lit(True)
+        for column in ("customer", "event_id"):  # by which files are left out
+            least, most = min(names[column].to_pylist()), max(names[column].to_pylist())
+            near &= F.col(column).between(least, most)
+        columns = ["customer", "event_id"]
+        found = read_table(writer.spark, EVENTS).where(near).join(given, columns, "left_semi")
+        rows = to_arrow(found.select(*columns, "object_id")).to_pylist()
+        return {(row["customer"], row["event_id"]): row["object_id"] for row in rows}
+
+    return read
 
 
 def _raw_objects(sound: pa.Table, known: Collection[Position]) -> dict[str, int]:
@@ -113,7 +174,9 @@ def _held(writer: TableWriter, kind: Kind, firsts: Mapping[str, int], sound: pa.
     times = pc.min_max(asked["occurred_at"])
     near = F.col("log_offset").between(min(firsts.values()), max(firsts.values()))
     near |= F.col("occurred_at").between(times["min"].as_py(), times["max"].as_py())
-    near &= F.col("first_of_object") if kind == "object" else F.lit(True)
+    if kind == "object":
+        # The claim has the place of the first one about it, and the first row may be a correction's by now.
+        near = (near | F.col("corrects").isNotNull()) & F.col("first_of_object")
     names = F.broadcast(writer.spark.createDataFrame(asked.select(columns)))
     found = read_table(writer.spark, EVENTS).where(near).join(names, columns, "left_semi")
     return set(_keys(to_arrow(found.select(*columns)), kind))

@@ -25,7 +25,7 @@ ALL_LEASES: Final = (RUN_LEASE, MAINTAIN_LEASE, RESCAN_LEASE, BACKUP_LEASE, EDIT
 LEASES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("run", "replay", "retry", "retire"), (RUN_LEASE,)),
     "maintain": (MAINTAIN_LEASE,),
-    "rescan": (RESCAN_LEASE,),
+    **dict.fromkeys(("rescan", "event"), (RESCAN_LEASE,)),
     "backup": (BACKUP_LEASE,),
     **dict.fromkeys(("activate", "dismiss", "label", "tag", "untag"), (EDIT_LEASE,)),
     **dict.fromkeys(("restore", "upgrade", "migrate"), ALL_LEASES),

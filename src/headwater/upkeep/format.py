@@ -8,7 +8,7 @@ from typing import Final
 from headwater.errors import WAY_BACK, Conflict, NotFound
 from headwater.storage.ledger.ledger import Ledger
 
-FORMAT: Final = 10
+FORMAT: Final = 11
 FACT: Final = "format"  # a ledger without this fact is a lake that nobody opens
 # Set in the ledger that a migration left behind.
 MOVED_TO: Final = "moved_to"

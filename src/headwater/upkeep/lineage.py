@@ -99,7 +99,7 @@ def look_up(
     past = TablesAt(lake, as_of, [table.name for table in TABLES]) if as_of else None
     catalog = past or lake
     asked, object_id = _resolve(catalog, name, customer, as_of)
-    events = _events(catalog, object_id)
+    events = events_of(catalog, object_id)
     refused = _refused(catalog, object_id, asked, events[0]["customer"] if events else customer)
     where = _where(object_id, events)
     wanted = columns or {}
@@ -111,7 +111,9 @@ def look_up(
     indexed = index.position()
     told = Trace(
         object=_object(raw_store, object_id, events, refused),
-        event=_event(next((row for row in events if row["event_id"] == asked), events[0])) if events else None,
+        event=tell_event(next((row for row in events if row["event_id"] == asked), events[0]), events)
+        if events
+        else None,
         derived=tuple(_derived(table, object_id, row) for table, rows in derived.items() for row in rows),
         vectors=tuple(_vector(row, indexed) for row in chunks),
         quarantined=tuple(_plain({name: row[name] for name in _REFUSED}) for row in refused),
@@ -131,7 +133,7 @@ def fetch_object(
 ) -> Iterator[bytes]:
     """The raw bytes behind any id, in pieces; DataFault at the end where they do not match their checksum."""
     _, object_id = _resolve(catalog, name, customer)
-    events = _events(catalog, object_id)
+    events = events_of(catalog, object_id)
     if not events:
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
     if events[0]["modality"] in INLINE:
@@ -169,7 +171,7 @@ def _resolve(catalog: catalogs.Tables, name: str, customer: str | None, as_of: R
             most = None if column == "event_id" else 1
             found = scan(catalog, table.name, ["object_id", "customer"], where, limit=most).to_pylist()
             if found:
-                _require_one_customer(candidate, {row["customer"] for row in found})
+                require_one_customer(candidate, {row["customer"] for row in found})
                 return candidate, str(found[0]["object_id"] or candidate)
     whose = f" of {customer}" if customer else ""
     if as_of:
@@ -180,7 +182,7 @@ def _resolve(catalog: catalogs.Tables, name: str, customer: str | None, as_of: R
     )
 
 
-def _require_one_customer(event_id: str, customers: set[str | None]) -> None:
+def require_one_customer(event_id: str, customers: set[str | None]) -> None:
     if len(customers) > 1:
         known = sorted(filter(None, customers))
         shown = ", ".join(known[:_CUSTOMERS_SHOWN]) + (" …" if len(known) > _CUSTOMERS_SHOWN else "")
@@ -203,9 +205,27 @@ def _as_stored(name: str) -> str:
     return quote(name, safe="/-_.~@+=")
 
 
-def _events(catalog: catalogs.Tables, object_id: str) -> list[Row]:
+def events_of(catalog: catalogs.Tables, object_id: str) -> list[Row]:
+    """All that was said about an object; what counts comes first."""
     events = _rows(catalog, EVENTS, EVENTS.schema.names, {"object_id": object_id})
-    return sorted(events, key=lambda row: (not row["first_of_object"], row["seq"]))
+    counts = counting_of(events)
+    return sorted(events, key=lambda row: (row is not counts, not row["first_of_object"], row["seq"]))
+
+
+def counting_of(events: Sequence[Row]) -> Row | None:
+    """The correction that counts, where there is one: also before derive has come to it."""
+    corrections = [row for row in events if row["corrects"] is not None and row["first_of_object"]]
+    return max(corrections, key=lambda row: row["seq"], default=None)
+
+
+def _correction_of(row: Row, events: Sequence[Row]) -> str | None:
+    """Who stands in the place of an event: not of one that only said the same again, later."""
+    counts = counting_of(events)
+    if counts is None or row is counts:
+        return None
+    place = ("bronze_at", "log_offset") if row["log_partition"] == counts["log_partition"] else ("bronze_at",)
+    is_before = [row[name] for name in place] <= [counts[name] for name in place]
+    return str(counts["event_id"]) if is_before else None
 
 
 def _where(object_id: str, events: Sequence[Row]) -> RowFilter:
@@ -213,6 +233,8 @@ def _where(object_id: str, events: Sequence[Row]) -> RowFilter:
     if not events:
         return {"object_id": object_id}
     first = events[0]
+    if counting_of(events) is not None:  # what was made of another one has its time
+        return {"object_id": object_id, "customer": first["customer"]}
     return {"object_id": object_id, "customer": first["customer"], "occurred_at": first["occurred_at"]}
 
 
@@ -231,8 +253,11 @@ def _plain(row: Row) -> Row:
     return {name: to_plain(value) for name, value in row.items()}
 
 
-def _event(row: Row) -> Row:
-    told = {name: json.loads(row[name]) if row[name] else None for name in ("meta", "extra")}
+def tell_event(row: Row, events: Sequence[Row]) -> Row:
+    """`corrected` are the events in whose place it stands, `corrected_by` is the one that stands in its own."""
+    before = [other for other in events if _correction_of(other, events) == row["event_id"]]
+    told: Row = {name: json.loads(row[name]) if row[name] else None for name in ("meta", "extra")}
+    told |= {"corrected": [other["event_id"] for other in before], "corrected_by": _correction_of(row, events)}
     return {**_plain(row), **told}
 
 

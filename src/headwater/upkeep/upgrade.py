@@ -111,6 +111,13 @@ def _add_extra(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
     set_metrics(catalog, QUARANTINE)
 
 
+def _add_corrects(catalog: "Catalog", index: VectorIndex, ledger: Ledger) -> None:
+    from headwater.storage.tables.schema_evolution import add_columns, set_metrics
+
+    add_columns(catalog, EVENTS.name, [EVENTS.schema.field("corrects")])
+    set_metrics(catalog, EVENTS)
+
+
 # From a version → how to leave it. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Upgrade]] = {
     1: Upgrade("rows tell what they cost; the index, whose texts it holds", _note_effort),
@@ -122,6 +129,7 @@ UPGRADES: Final[Mapping[int, Upgrade]] = {
     7: Upgrade("segments tell the section that they stand in", _add_sections),
     8: Upgrade("the index is found by words of every script, by codes and by names of files", _cut_words),
     9: Upgrade("events keep what their producers sent beside; quarantine tells where in the log", _add_extra),
+    10: Upgrade("an event may correct another", _add_corrects),
 }
 
 

@@ -40,6 +40,10 @@ def draw(trace: dict[str, Any]) -> None:
         tree.add(text(f"event {event['event_id']}  {event['customer']}  {event['occurred_at']}"))
         if about := known(event):
             tree.add(text(about))
+        if event["corrected"]:
+            tree.add(text(f"stands in the place of {', '.join(event['corrected'])}"))
+        if event["corrected_by"]:
+            tree.add(text(f"corrected by {event['corrected_by']}", "yellow"))
     for label in trace["labels"]:
         said = f"{label['key']}={label['value']}  {label['labelled_by']}, {label['labelled_at']}"
         tree.add(text(f"label {said}"))

@@ -12,7 +12,7 @@ is small meets in the driver, by the same steps.
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,6 +32,7 @@ from headwater.domain.tables import EVENTS, QUARANTINE, Table
 from headwater.flow import rows as batch_rows
 from headwater.flow.derive.batch import INPUT, next_batch
 from headwater.flow.derive.child import WHOLE_OBJECT
+from headwater.flow.derive.corrected import Corrections
 from headwater.flow.derive.outcome import SCHEMA, TABLES
 from headwater.flow.derive.work import Work
 from headwater.flow.derive.worker import derive_batches
@@ -79,9 +80,15 @@ OnSetAside = Callable[[int, int], None]
 
 
 def derive_next(
-    writer: TableWriter, work: Work, limit: BatchLimit, workers: int, on_set_aside: OnSetAside
+    writer: TableWriter,
+    work: Work,
+    limit: BatchLimit,
+    workers: int,
+    on_set_aside: OnSetAside,
+    corrections: Corrections,
 ) -> Derived | None:
-    """One batch of what is pending, in the order of arrival; None when there is nothing.
+    """One batch of what is pending, in the order of arrival; None when there is nothing. What was made of events that
+    others of the batch correct is gone before.
 
     A model that is kept and behind, because the catalog was restored from before it was brought in, comes first: else
     nobody would do its step from here on.
@@ -97,6 +104,8 @@ def derive_next(
             return made
     begin, until = _begin(progress)
     batch = next_batch(writer, begin, limit, until)
+    if batch is not None and corrections.settle(begin, batch.end):
+        batch = next_batch(writer, begin, limit, until)
     if batch is None:
         return None
 
@@ -191,9 +200,15 @@ def held_objects(spark: SparkSession, first: int, end: int, times: tuple[datetim
 
 
 def derive_again(
-    writer: TableWriter, pending: DataFrame, work: Work, workers: int, on_set_aside: OnSetAside
+    writer: TableWriter,
+    pending: DataFrame,
+    work: Work,
+    workers: int,
+    on_set_aside: OnSetAside,
+    corrections: Corrections | None = None,
 ) -> Derived:
-    """The same for any other set of objects: rows that a table has already are left alone.
+    """The same for any other set of objects: rows that a table has already are left alone. With `corrections` what was
+    corrected meanwhile is left out.
 
     `pending` has seq (any number), the columns of an event, `attempts` so far and `only` (a step, a step's tag, or null
     for all).
@@ -205,7 +220,10 @@ def derive_again(
         return writer.publish(table, missing, {}, stage="derive", aside=aside)
 
     held = to_arrow(pending.select("seq", *INPUT, "attempts", "only"))
-    return Derived(len(held), *_derive(writer, held, work, workers, publish_missing, on_set_aside))
+    publishing = corrections.publishing if corrections is not None else nullcontext
+    return Derived(
+        len(held), *_derive(writer, held, work, workers, publish_missing, on_set_aside, publishing=publishing)
+    )
 
 
 def _begin(progress: Mapping[str, Progress]) -> tuple[int, int | None]:
@@ -238,10 +256,11 @@ def _derive(
     publish_rows: PublishRows,
     on_set_aside: OnSetAside,
     choose: Callable[[Rows], Rows] = lambda rows: rows,
+    publishing: Callable[[Rows], AbstractContextManager[Rows]] = nullcontext,
 ) -> tuple[dict[str, int], dict[str, Spent], int, int]:
     """`choose` takes what is published of the outcome; what it took to make, it all took."""
-    with _outcome(writer, pending, work, workers) as made:
-        efforts, outcome = spent_by_tag(made), choose(made)
+    with _outcome(writer, pending, work, workers) as made, publishing(choose(made)) as outcome:
+        efforts = spent_by_tag(made)
 
         def publish_of(table: Table) -> int:
             return publish_rows(table, batch_rows.equal(outcome, "table", table.name))

@@ -2,17 +2,22 @@
 when there is no batch."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from headwater.domain.steps import derived_tables
 from headwater.domain.tables import EVENTS
+from headwater.flow.derive.corrected import Corrections, IndexDown
 from headwater.flow.derive.plan import plan_work
-from headwater.flow.derive.stage import derive_next, is_cut_short
+from headwater.flow.derive.stage import Derived, derive_next, is_cut_short
 from headwater.flow.derive.work import Work
 from headwater.flow.drive.batch_size import FIRST_BYTES, BatchBytes, BatchSize
+from headwater.flow.drive.outage import Outage
 from headwater.flow.drive.retry import Retrying, note_due
 from headwater.flow.drive.retry_schedule import is_retry_due, note_set_aside_in
 from headwater.flow.drive.stragglers import Stragglers
+from headwater.flow.map import EMBED, INDEX
 from headwater.flow.rows import BatchLimit, batch_limit
 from headwater.flow.runner import Committed, Record, RunContext, StageRunner
 from headwater.flow.spent import Spent
@@ -22,7 +27,9 @@ from headwater.storage.tables.read_progress import read_progress
 class DeriveRunner(StageRunner):
     def __init__(self, context: RunContext, record: Record) -> None:
         super().__init__(context, record)
-        self.stragglers = Stragglers(context.writer, context.ledger, context.clock, record)
+        self._corrections = Corrections(context.writer, context.ledger, context.index, self._rest, self._note_corrected)
+        self._index = Outage("index", IndexDown)
+        self.stragglers = Stragglers(context.writer, context.ledger, context.clock, record, self._corrections)
         self._on_set_aside = note_set_aside_in(context.ledger, context.clock)
         self._batch_bytes = BatchBytes(context.settings.number("run.batch_seconds"), FIRST_BYTES * context.workers)
         self._batch_size = BatchSize(context.settings.number("run.batch_seconds"), batch_limit(context.writer).rows)
@@ -37,7 +44,7 @@ class DeriveRunner(StageRunner):
         limit = BatchLimit(rows, size, least=self.context.workers)
         work = self._work()
         begun = time.monotonic()
-        derived = derive_next(self.context.writer, work, limit, self.context.workers, self._on_set_aside)
+        derived: Derived | None = self._index.spared(lambda: self._derive(work, limit))
         if derived is None:
             return None
         seconds = time.monotonic() - begun
@@ -47,6 +54,21 @@ class DeriveRunner(StageRunner):
             self.stragglers.expect()
         made = derived.to_committed(work.labels())
         return replace(made, facts={**made.facts, **self._left(derived.events, seconds)})
+
+    def _derive(self, work: Work, limit: BatchLimit) -> Derived | None:
+        context = self.context
+        return derive_next(context.writer, work, limit, context.workers, self._on_set_aside, self._corrections)
+
+    @contextmanager
+    def _rest(self) -> Iterator[None]:
+        with self.context.held_back(EMBED), self.context.held_back(INDEX):
+            yield
+
+    def _note_corrected(self, objects: int) -> None:
+        self.record("corrected", Committed(objects), time.monotonic())
+
+    def require_done(self) -> None:
+        self._index.require_over()
 
     def _left(self, done: int, seconds: float) -> dict[str, float]:
         """How many events wait behind this batch, and how long they will take if they go as it went."""

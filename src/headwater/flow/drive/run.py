@@ -66,7 +66,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.account.names = names_counted(self.flow)
-        context = RunContext(self.writer, self.ledger, self.log, self.index, self.clock, self.stop)
+        context = RunContext(self.writer, self.ledger, self.log, self.index, self.clock, self.stop, self.held_back)
         pools = stages_by_pool(self.flow)
         pools.setdefault(DEFAULT_POOL, ())
         for pool, stages in pools.items():

@@ -25,6 +25,7 @@ from headwater.domain.model_book import ModelBook
 from headwater.domain.quarantine import SLOW, STRAGGLERS
 from headwater.domain.steps import derived_tables
 from headwater.domain.tables import EVENTS, QUARANTINE
+from headwater.flow.derive.corrected import Corrections
 from headwater.flow.derive.plan import plan_work
 from headwater.flow.derive.stage import derive_again
 from headwater.flow.drive.loop import Loop
@@ -54,6 +55,7 @@ class Stragglers:
     ledger: Ledger
     clock: Clock
     record: Record
+    corrections: Corrections
     _loops: list[Loop] = field(init=False)
     _expected: bool = False
     _started: bool = False
@@ -112,7 +114,9 @@ class Stragglers:
             workers = self.writer.spark.sparkContext.defaultParallelism
             work = plan_work(self.writer.settings, read_book(self.ledger), now=self.clock(), share=workers)
             pending = pending_again(self.writer, held, work)
-            derived = derive_again(self.writer, pending, work, workers, note_set_aside_in(self.ledger, self.clock))
+            derived = derive_again(
+                self.writer, pending, work, workers, note_set_aside_in(self.ledger, self.clock), self.corrections
+            )
             with self._lock:
                 self._done.add(number)
         finally:

@@ -61,6 +61,15 @@ def find_claims(database: Database, kind: str, rows: Sequence[tuple[str, str]]) 
     return found
 
 
+def change_claims(database: Database, kind: str, rows: Sequence[tuple[str, str]]) -> None:
+    """See `Ledger.change_claims`."""
+    with database.transaction() as run:
+        salt = read_salt(run)
+        for key, content in rows:
+            at, hashed = hash_claim(salt, kind, key, content)
+            run("update claims set content = ? where key = ?", (hashed, at))
+
+
 def insert_claims(database: Database, run: Execute, claims: Sequence[Row]) -> None:
     """As they are kept; a key that is there stays as it is."""
     listed, values = database.listed(("bytes", "bytes", "bigint", "bigint"), claims)

@@ -177,6 +177,11 @@ class Ledger:
         """Of (key, content), by key: whether the first had that content, and its offset. Claims nothing."""
         return claims.find_claims(self._database, kind, rows)
 
+    def change_claims(self, kind: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Of (key, content): what is claimed for a key has this content from now on, at the position that it has; a key
+        that nobody claimed stays so."""
+        claims.change_claims(self._database, kind, rows)
+
     def forget_claims_from(self, partition: int, offset: int) -> int:
         """Drop what was claimed at or beyond a position but never committed; returns how many."""
         return claims.forget_claims_from(self._database, partition, offset)

@@ -4,7 +4,7 @@ Spark's tasks read the old files and write the new ones; one commit takes the on
 somebody else has rewritten one of them meanwhile the commit is refused: its rows would come back, or be there twice.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -45,6 +45,17 @@ def remove_seqs(writer: TableWriter, table: Table, numbers: Sequence[int]) -> No
         lambda rows: rows.where(between).join(given, "seq", "left_semi"),
         lambda rows: rows.join(given, "seq", "left_anti"),
     )
+
+
+def change_rows(writer: TableWriter, table: Table, which: Column, values: Mapping[str, Column]) -> None:
+    """Give some columns of these rows other values; their files are written anew."""
+    found = F.coalesce(which, F.lit(False))
+
+    def change(rows: DataFrame) -> DataFrame:
+        changed = {name: F.when(found, value).otherwise(F.col(name)) for name, value in values.items()}
+        return rows.withColumns(changed)
+
+    _remove(writer, table, lambda rows: rows.where(which), change)
 
 
 def _remove(writer: TableWriter, table: Table, find: Arrange, keep: Arrange) -> None:
