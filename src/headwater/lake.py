@@ -205,10 +205,13 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         several have an event of that id."""
         from headwater.upkeep.labels import shown_labels
         from headwater.upkeep.lineage import trace
+        from headwater.upkeep.related import related
 
         parts = self._parts
         found = trace(parts.reader, parts.index, parts.raw_store, id, to_ref(as_of), customer).to_dict()
-        return self._shown({**found, "labels": shown_labels(parts.ledger, found["object"]["id"])})
+        name = found["object"]["id"]
+        beside = related(parts.reader, name, (found["event"] or {}).get("meta"))
+        return self._shown({**found, "labels": shown_labels(parts.ledger, name), **beside})
 
     def view(self, id: str, *, customer: str | None = None, as_of: AsOf | None = None) -> dict[str, Any]:
         """As `trace`, without what holds the rows; with what every model said, side by side, and what that took."""

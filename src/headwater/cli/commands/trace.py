@@ -1,5 +1,6 @@
 """`headwater trace`"""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -47,6 +48,8 @@ def draw(trace: dict[str, Any]) -> None:
     for label in trace["labels"]:
         said = f"{label['key']}={label['value']}  {label['labelled_by']}, {label['labelled_at']}"
         tree.add(text(f"label {said}"))
+    for line in _related(trace):
+        tree.add(text(line))
     _add_derived(tree, trace)
     for refused in trace["quarantined"]:
         tree.add(text(f"quarantined  {refused['step']}: {refused['reason']}  {refused['detail'] or ''}", "yellow"))
@@ -61,6 +64,16 @@ def _object(found: dict[str, Any]) -> str:
     where = "inline in its event" if found["inline"] else "stored" if found["exists"] else "GONE from the raw store"
     checksum = f"  sha256 {found['checksum'][:16]}…" if found.get("checksum") else ""
     return f"object {found.get('content_type') or ''}  {size(found.get('size'))}  {where}{checksum}"
+
+
+def _related(trace: dict[str, Any]) -> Iterator[str]:
+    """What it came in, what came in it, and what lies beside it."""
+    from headwater.domain.keys import shown_path
+
+    if container := trace["part_of"]:
+        yield f"part of {shown_path(container['id']) if container['id'] else container['name']}"
+    yield from (f"holds {shown_path(path)}" for path in trace["parts"])
+    yield from (f"beside {shown_path(path)}" for path in trace["beside"])
 
 
 def _add_derived(tree: "Tree", trace: dict[str, Any]) -> None:
