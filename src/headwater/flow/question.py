@@ -29,7 +29,7 @@ RARE_DRAWN: Final = 2
 # A word that nobody ever wrote here says as much as the rarest beside it, and half more; a number says it all.
 UNHEARD: Final = 1.5
 UNHEARD_MIN: Final = 0.5
-TRUSTED_SHARE: Final = 0.4
+TRUSTED_SHARE: Final = 0.25
 # A word that an embedder is less sure of is taken for a misspelt one, if there is another that may be meant.
 LIKELY: Final = 0.5
 

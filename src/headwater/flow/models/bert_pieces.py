@@ -6,8 +6,6 @@ from typing import Final
 from headwater.flow.models.word_pieces import sureness
 
 UNKNOWN: Final = "[UNK]"
-# A network reads shreds beside one another, and still makes something of them, in the script that it was trained on.
-SHREDS: Final = 0.25
 
 
 class BertPieces:
@@ -28,9 +26,7 @@ class BertPieces:
     def knows(self, word: str) -> float:
         """How sure it is that a word means something: 1, ½, ¼ for one that it has in shreds, or 0."""
         found = self._tokenizer.encode(valid(word), add_special_tokens=False).tokens
-        if UNKNOWN in found:
-            return 0.0
-        return sureness(word, len(found)) or (SHREDS if word.isascii() else 0.0)
+        return 0.0 if UNKNOWN in found else sureness(word, len(found))
 
 
 def valid(text: str) -> str:

@@ -57,7 +57,7 @@ class Static:
         return [self._middle(_valid(text)) for text in batch]
 
     def knows(self, word: str) -> float:
-        """How sure it is that a word means something to it: 1, ½, or 0 for one that it has only in shreds."""
+        """How sure it is that a word means something to it: 1, ½, ¼ for one that it has in shreds, or 0."""
         assert self._tokenizer is not None
         found = self._tokenizer.encode(_valid(word), add_special_tokens=False).tokens
         return sureness(word, len(found) - found.count(BLANK))
