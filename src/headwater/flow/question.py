@@ -162,7 +162,8 @@ class Question:
         if most >= LIKELY:
             return as_asked
         meant = _most_held(_word(words[0], sample), sample) if len(words) == 1 else None
-        return meant or (as_asked if most else None)
+        # Shreds alone would be placed by their letters.
+        return meant or (as_asked if most and sure else None)
 
     def _with(self, change: Callable[[Word], Word]) -> Self:
         parts = tuple(Part(tuple(map(change, part.words)), change(part.whole)) for part in self.parts)
