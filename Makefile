@@ -30,6 +30,7 @@ stack: setup ## Start Kafka, S3, Postgres and a Spark cluster on this machine, d
 
 test-stack: setup ## Run the tests that need those servers; fetches, builds and starts them by itself
 	@$(BIN)/python -m headwater.stack.prepare
+	@$(BIN)/python tests/stack/chromium.py
 	@$(BIN)/pytest -m kills
 	@$(BIN)/pytest $(AT_ONCE) -m "not soak" tests/stack
 

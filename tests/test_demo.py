@@ -32,5 +32,7 @@ def test_the_demo_shows_the_whole_flow_and_its_commands_can_be_pasted(
     demo._draw(tour, lake)
     drawn = capsys.readouterr().out
     assert "word error" in drawn and "The file ends too early." in drawn
-    for line in drawn.partition("Try next\n")[2].strip().splitlines():
+    tries, _, last = drawn.partition("Try next\n")[2].strip().partition("Look at it\n")
+    assert last.endswith(f"--lake {lake} serve --open")
+    for line in tries.strip().splitlines():
         assert main(shlex.split(line)[1:]) == 0, line

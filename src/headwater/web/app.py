@@ -86,7 +86,7 @@ def build_app(lakes: Lakes, jobs: Jobs, hosts: frozenset[str] | None, limits: Li
 def _shown(page: Page, frame: Frame) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         visitor = request.state.visitor
-        if not visitor.may(page.role):
+        if not page.is_for(visitor):
             raise NotFound("There is no such page here.")
         with request.app.state.lakes.lent() as lake:
             asked = Asked(lake, visitor, dict(request.query_params), dict(request.path_params))

@@ -43,7 +43,7 @@ class Frame:
 
     def draw(self, name: str, title: str, visitor: Visitor | None, request: Request, document: dict[str, Any]) -> str:
         """Everything that came from outside is escaped; nothing of it is taken for a page's part."""
-        shown = [page for page in self._pages if page.in_navigation and visitor and visitor.may(page.role)]
+        shown = [page for page in self._pages if page.in_navigation and visitor and page.is_for(visitor)]
         about = {"title": title, "name": name, "pages": shown, "visitor": visitor, "query": dict(request.query_params)}
         about["path"] = request.url.path
         return self._environment.get_template(f"{name}.html").render(**about, **document)

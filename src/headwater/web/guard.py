@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final, TypeVar
@@ -48,6 +49,7 @@ _STRANGE: Final = 300
 _WRONG: Final = 60
 _CLIENTS: Final = 10_000
 _BODY: Final = 1 << 20
+_DOOR_SECONDS: Final = 8.0
 _STALLED_SECONDS: Final = 60.0
 _PRIVATE: Final = re.compile(r"(token=)[^&]+")
 _SECRET: Final = re.compile(r"(hw_[0-9a-f]+_)[\w-]+")
@@ -127,7 +129,8 @@ class Guard:
         finally:
             self._arriving -= body.arrived
             if _worth_a_line(request, status, scope["state"]):
-                await self._apart(self._note, visitor, client, request, status)
+                with suppress(Unavailable):
+                    await self._apart(self._note, visitor, client, request, status)
 
     async def _judged(self, request: Request, client: str) -> tuple[Response | None, Visitor | None]:
         if not self._is_our_host(request.headers.get("host", "")):
@@ -180,7 +183,12 @@ class Guard:
 
     async def _apart(self, call: Callable[..., T], *given: Any) -> T:
         """In a thread of the guard's own, so that no crowd before the lake makes the door wait."""
-        return await to_thread.run_sync(call, *given, limiter=self._limiter)
+        looking = to_thread.run_sync(call, *given, limiter=self._limiter, abandon_on_cancel=True)
+        try:
+            return await asyncio.wait_for(looking, _DOOR_SECONDS)
+        except TimeoutError:
+            # A ledger waits for its server for longer than a person does; that thread ends by itself.
+            raise Unavailable("The lake's ledger does not answer. See: headwater doctor", 5.0) from None
 
     def _visitor(self, text: str) -> Visitor | None:
         if len(text) > _TOKEN_LETTERS:

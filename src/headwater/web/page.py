@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.domain.access import READER
+from headwater.domain.access import READER, Visitor
 from headwater.web.asked import Asked
 
 
@@ -19,3 +19,7 @@ class Page:
     ask: Callable[[Asked], dict[str, Any]]
     role: str = READER
     in_navigation: bool = True
+    whole_lake: bool = False  # it tells of all customers, so it is not there for who sees only some
+
+    def is_for(self, visitor: Visitor) -> bool:
+        return visitor.may(self.role) and (visitor.sees_all or not self.whole_lake)

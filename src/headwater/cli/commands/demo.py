@@ -128,6 +128,8 @@ def _draw_next(tour: dict[str, Any], directory: Path) -> None:
         tries.insert(1, f"trace {tour['trace']['object']['path']}")
     for line in tries:
         say(f"  {_program()} --lake {directory} {line}")
+    heading("Look at it")
+    say(f"  {_program()} --lake {directory} serve --open")
 
 
 def _program() -> str:

@@ -9,7 +9,6 @@ from headwater.web.page import Page
 
 
 def ask(asked: Asked) -> dict[str, Any]:
-    asked.require_whole_lake()
     lake = asked.lake
     models = lake.models.list()
     steps = [{"step": step, "models": list(group)} for step, group in groupby(models, lambda model: model["step"])]
@@ -23,4 +22,4 @@ def ask(asked: Asked) -> dict[str, Any]:
     return document
 
 
-PAGE = Page("models", "/models", "Models", ask)
+PAGE = Page("models", "/models", "Models", ask, whole_lake=True)

@@ -9,7 +9,6 @@ _ROWS: Final = 200
 
 
 def ask(asked: Asked) -> dict[str, Any]:
-    asked.require_whole_lake()
     found = asked.lake.quarantine(asked.text("reason"))
     return {
         **found,
@@ -19,4 +18,4 @@ def ask(asked: Asked) -> dict[str, Any]:
     }
 
 
-PAGE = Page("quarantine", "/quarantine", "Quarantine", ask)
+PAGE = Page("quarantine", "/quarantine", "Quarantine", ask, whole_lake=True)

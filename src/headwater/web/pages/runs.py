@@ -7,8 +7,7 @@ from headwater.web.page import Page
 
 
 def ask(asked: Asked) -> dict[str, Any]:
-    asked.require_whole_lake()
     return {"runs": asked.lake.journal(limit=asked.number("limit", 50))}
 
 
-PAGE = Page("runs", "/runs", "Runs", ask)
+PAGE = Page("runs", "/runs", "Runs", ask, whole_lake=True)

@@ -13,7 +13,6 @@ _BARS: Final = 40
 
 
 def ask(asked: Asked) -> dict[str, Any]:
-    asked.require_whole_lake()
     lake = asked.lake
     name, query = asked.text("table"), asked.text("sql")
     document: dict[str, Any] = {"tables": lake.status()["tables"], "table": None, "sql": query or ""}
@@ -53,4 +52,4 @@ def bars_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-PAGE = Page("tables", "/tables", "Tables", ask)
+PAGE = Page("tables", "/tables", "Tables", ask, whole_lake=True)

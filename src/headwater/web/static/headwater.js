@@ -92,6 +92,33 @@ for (const form of all("form[data-label]")) {
   });
 }
 
+// Where something that was put stands by now, until it can be found or was refused.
+async function follow(line) {
+  const stands = line.querySelector(".said");
+  const found = await call("GET", `/api/v1/objects/${line.dataset.path}`).catch(() => null);
+  let words = "waits";
+  if (found && found.quarantined.length) words = `was refused: ${found.quarantined[0].reason}, ${found.quarantined[0].detail}`;
+  else if (found && found.vectors.length && found.vectors.every((vector) => vector.indexed)) words = "can be found";
+  else if (found && found.vectors.length) words = "has its vectors, and waits for the index";
+  else if (found && found.derived.length) words = "was read, and waits for its vectors";
+  else if (found) words = "is in bronze, and waits to be read";
+  say(stands, words);
+  if (words === "can be found" || words.startsWith("was refused")) delete line.dataset.path;
+}
+
+for (const form of all("form[data-plan]")) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const options = Object.fromEntries(new FormData(form));
+    try {
+      const told = await call("POST", "/api/v1/plans", { kind: form.dataset.plan, options });
+      say(form.querySelector(".said"), `job ${told.id} finds out …`);
+    } catch (error) {
+      say(form.querySelector(".said"), error.message);
+    }
+  });
+}
+
 const put = document.getElementById("put");
 if (put) {
   const drop = document.getElementById("drop");
@@ -122,7 +149,12 @@ if (put) {
           const link = document.createElement("a");
           link.href = `/object/${result.path.split("/").map(encodeURIComponent).join("/")}`;
           link.textContent = result.path;
-          line.append(`${result.status}: `, link);
+          const stands = document.createElement("span");
+          stands.className = "said";
+          line.append(`${result.status}: `, link, " ", stands);
+          line.dataset.path = link.href.slice(link.href.indexOf("/object/") + 8);
+          if (result.status === "stored") say(stands, "waits for a run");
+          else follow(line);
         } else line.textContent = `${result.name}: ${result.error ? result.error.message : result.reason}`;
         landed.prepend(line);
       }
@@ -138,6 +170,7 @@ if (put) {
 let jobsDrawn = "";
 function drawJobs(jobs) {
   const list = document.getElementById("jobs");
+  if (list && list.dataset.only) jobs = jobs.filter((job) => job.command.startsWith(list.dataset.only));
   const now = JSON.stringify(jobs);
   if (!list || now === jobsDrawn) return;
   jobsDrawn = now;
@@ -165,6 +198,7 @@ function drawJobs(jobs) {
 }
 
 // What goes on, by one look for all pages.
+let flowSeen = "";
 const live = document.getElementById("live");
 if (live) {
   const source = new EventSource("/live");
@@ -184,9 +218,13 @@ if (live) {
     say(live, atWork ? `${job.command} at work` : waits ? `${waits.toLocaleString("en")} waiting` : "all done");
     for (const shown of all("[data-job]")) {
       if (!job) continue;
-      say(shown, atWork ? `job ${job.id}: ${job.command} … ${job.said}` : `job ${job.id}: ${job.command} ${job.exit_code === 0 ? "done" : `ended with ${job.exit_code}: ${job.said}`}`);
+      say(shown, atWork ? `job ${job.id}: ${job.command} at work. ${job.said}` : `job ${job.id}: ${job.command} ${job.exit_code === 0 ? "done" : `ended with ${job.exit_code}: ${job.said}`}`);
     }
     drawJobs(state.jobs);
+    const flow = JSON.stringify([state.flow, state.jobs.map((each) => each.exit_code)]);
+    const waiting = state.flow.some((stage) => stage.name === "bronze" && stage.pending);
+    if (flow !== flowSeen && !waiting) all("#landed [data-path]").forEach(follow);
+    flowSeen = flow;
   });
   // It calls again by itself, now and then because the server wants it so; only what lasts is worth a word.
   let lost;
