@@ -1,7 +1,12 @@
 """API v1: every endpoint once right and once wrong, pages that lose no row, keys that make twice once, jobs, plans."""
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +389,33 @@ def test_a_server_that_ends_stops_its_job_and_the_next_run_goes_on(directory: Pa
         assert ended(client, client.post(f"{V1}/runs").json())["exit_code"] == 0
         assert client.get(f"{V1}/search?q=line").json()["hits"]
         assert client.get(f"{V1}/flow").json()["stages"][1]["pending"] == 0
+
+
+def test_a_server_that_is_told_to_end_takes_its_job_along(directory: Path) -> None:
+    given = [sys.executable, "-m", "headwater", "--lake", str(directory), "--json", "serve", "--port", "0"]
+    with headwater.open(directory) as lake:
+        for number in range(3):
+            lake.put_text(f"line {number}", customer="acme")
+    with subprocess.Popen(given, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        job = headwater.connect(told["address"], told["token"]).run()
+        wait_until(lambda: job.state()["said"])
+        server.send_signal(signal.SIGTERM)
+    wait_until(lambda: not runs_at_work(directory))
+    with headwater.open(directory) as lake:
+        assert lake.access.list()[-1]["revoked_at"]
+        lake.run()
+        assert lake.pending().bronze == 0
+        assert len(lake.search("line", customer="acme").hits) >= 3
+
+
+def runs_at_work(directory: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes().decode(errors="replace"))
+    return [line for line in found if "\0run\0" in line and str(directory) in line]
 
 
 def test_many_who_ask_at_once_are_all_answered(made: Path) -> None:
