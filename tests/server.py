@@ -66,7 +66,7 @@ def serving(directory: Path, *options: str, **environment: str) -> Iterator[Serv
         )
     try:
         said = _first_document(process)
-        assert said, f"it ended before it answered: {errors.read_text()}"
+        assert "address" in said, f"{said} it ended before it answered: {errors.read_text()}"
         yield Served(directory, said["address"], said["token"], process)
     finally:
         process.terminate()
