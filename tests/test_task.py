@@ -35,6 +35,7 @@ from headwater.upkeep.backup.file import read_backup
 from headwater.upkeep.backup.restore import Restore
 from headwater.upkeep.events import TendEvent
 from headwater.upkeep.exclusion import LEASES
+from headwater.upkeep.history.tags import TagLake, UntagLake
 from headwater.upkeep.journal import DONE
 from headwater.upkeep.maintenance.compaction import FILES_MIN
 from headwater.upkeep.maintenance.maintain import Maintain
@@ -44,7 +45,18 @@ from headwater.upkeep.rescan import Rescan
 from headwater.upkeep.task import Applied, Result, Step, Task, apply
 from headwater.upkeep.upgrade import UpgradeLake
 
-TASKS: tuple[type[Task[Any]], ...] = (Backup, Restore, Maintain, Migrate, Retire, Rescan, UpgradeLake, TendEvent)
+TASKS: tuple[type[Task[Any]], ...] = (
+    Backup,
+    Restore,
+    Maintain,
+    Migrate,
+    Retire,
+    Rescan,
+    TendEvent,
+    TagLake,
+    UntagLake,
+    UpgradeLake,
+)
 # Their positions in the tables are their journal; they share leases and records with the tasks.
 DRIVEN = {"run", "retry", "replay", "submit", "demo"}
 # One transaction of the ledger each, under the lease for edits.
@@ -52,11 +64,14 @@ EDITS = {"activate", "quarantine", "label"}
 # New objects and new lakes, and the machine's own servers.
 MAKES = {"init", "put", "up", "down"}
 # Files outside the lake; and the Java and servers around it.
-LOOKS_ROUND = {"export", "check-event", "doctor"}
+LOOKS_ROUND = {"export", "preview", "check-event", "doctor"}
+# Who may look in, and where: what they do goes by the methods that the commands call.
+DOORS = {"token", "serve", "mcp"}
 READS: dict[str, tuple[str, ...]] = {
     "search": ("refund",), "trace": ("e1",), "get": ("e1", "-o", "call.wav"), "status": (), "flow": (), "metrics": (),
     "show": ("transcripts",), "sql": ("select count(*) from transcripts",), "models": (), "settings": (),
     "ls": (), "customers": (), "kinds": (), "schema": (), "thread": ("t1",), "connect": ("--duckdb",),
+    "snapshots": ("transcripts",), "tags": (),
     "compare": ("transcribe", "cheap_models:CheapSpeech", "cheap_models:LouderSpeech"),
 }  # fmt: skip
 ORPHAN = "documents/acme/2026-03-02/lost.pdf"
@@ -64,7 +79,7 @@ ORPHAN = "documents/acme/2026-03-02/lost.pdf"
 
 def test_every_command_that_changes_data_goes_the_one_way() -> None:
     kinds = {task.kind for task in TASKS}
-    assert {*COMMANDS} == kinds | DRIVEN | EDITS | MAKES | LOOKS_ROUND | {*READS}
+    assert {*COMMANDS} == kinds | DRIVEN | EDITS | MAKES | LOOKS_ROUND | DOORS | {*READS}
     assert {*LEASES} - kinds == {"run", "retry", "replay", "activate", "dismiss", "label"}
     for kind in kinds:
         source = (Path(lakes.__file__).parent / "cli" / "commands" / f"{kind}.py").read_text()
