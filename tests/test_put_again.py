@@ -16,7 +16,7 @@ from lakes import CALL, parts_of, small_lake
 from headwater import lake as lakes
 from headwater.cli.main import main
 from headwater.errors import Conflict
-from headwater.flow.known_files import KnownFiles
+from headwater.flow.known_files import KnownFiles, _identity
 from headwater.flow.land import land_many
 from headwater.lake import Lake
 from headwater.storage.raw.store import KEY_BYTES_MAX
@@ -195,3 +195,19 @@ def test_an_old_lake_s_files_are_known_with_and_without_their_folder(tmp_path: P
         known = KnownFiles(parts.ledger)
         landed = list(land_many(parts.raw_store, parts.log_to_write, [inbox], "acme", known=known))
         assert [(one.status, one.event.object_id) for one in landed if one.event] == [("already there", CALL)] * 2
+
+
+def test_a_file_that_was_read_keeps_its_meta_and_says_how_to_say_more(
+    lake: Path, inbox: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(inbox / "call.wav")
+    with lakes.open(lake) as opened:
+        (landed,) = opened.put(inbox / "call.wav", customer="acme", meta={"agent": "Zoe"})
+        assert landed.event is not None
+        parts_of(opened).ledger.claim_first("event", [(*_identity(landed.event), 0, 0)])  # as a run does
+        (again,) = opened.put(inbox / "call.wav", customer="acme", meta={"agent": "Zoe"})
+        assert again.status == "already there"
+        with pytest.raises(Conflict, match=r"other meta or in another thread, and these stay.*headwater label audio"):
+            opened.put(inbox / "call.wav", customer="acme", meta={"agent": "Max"})
+        with pytest.raises(Conflict):
+            opened.put(inbox / "call.wav", customer="acme", meta={"agent": "Zoe"}, thread="t1")

@@ -134,8 +134,13 @@ def unreadable(path: Path, error: OSError | ValueError) -> HeadwaterError:
         what = "matches no file" if has_magic(str(path)) else "does not exist"
         return NotFound(f"{path} {what}. Check the name and put it again.")
     if isinstance(error, IsADirectoryError | PermissionError | NotADirectoryError | ValueError):
-        return InvalidRequest(f"{str(path)!r} cannot be read: {error}. Check the name and its permissions.")
-    return Unavailable(f"{path} cannot be read: {error}. Check its disk and put it again.")
+        return InvalidRequest(f"{str(path)!r} cannot be read: {_why(error)}. Check the name and its permissions.")
+    return Unavailable(f"{path} cannot be read: {_why(error)}. Check its disk and put it again.")
+
+
+def _why(error: OSError | ValueError) -> str:
+    """Its path has been named already."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 # A folder, what is left of the glob for it, and the folders above it that were entered by the same `**`.

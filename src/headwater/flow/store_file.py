@@ -10,21 +10,22 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from headwater import faults
 from headwater.domain.event import Event
-from headwater.domain.keys import raw_key
+from headwater.domain.keys import raw_key, shown_path
 from headwater.domain.meta import require_meta
 from headwater.domain.modality import CONTENT_TYPES, Modality, classify
 from headwater.domain.pointer import Pointer
-from headwater.errors import InvalidRequest
+from headwater.errors import Conflict, InvalidRequest
 from headwater.flow.known_files import KnownFiles
 from headwater.flow.side_car import read_side_car
 from headwater.flow.sources import Source, unreadable
 from headwater.storage.raw.store import RawStore, digest, read_chunks
 
+_ROWS: Final = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"})
 _ENDINGS: Final = " ".join(sorted(CONTENT_TYPES))
 
 
@@ -72,7 +73,10 @@ def store_file(putting: Putting, source: Source) -> Stored:
                 checksum = digest(read_chunks(stream))[0]
                 stream.seek(0)
                 event = _as_known(putting, putting.known, _with_bytes(event, found.st_size, checksum))
-            return _store(putting.raw, stream, event)
+            stored = _store(putting.raw, stream, event)
+            if putting.known is not None and stored.was_there:
+                _check_same(putting.known, stored.event)
+            return stored
         except (OSError, ValueError) as error:
             raise unreadable(source.path, error) from error
 
@@ -97,6 +101,10 @@ def _names(source: Source) -> Sequence[str]:
 def _kind_of(name: str, *, shown: bool) -> tuple[Modality, str]:
     if kind := classify(name):
         return kind
+    if PurePath(name).suffix.lower() in _ROWS:
+        raise UnsupportedKind(
+            f"{name} is not a kind of file that is taken. If its rows are messages: put --from {name}"
+        )
     which = f" Its ending must be one of {_ENDINGS}." if shown else " Convert it, or leave such out: --skip-unsupported"
     raise UnsupportedKind(f"{name} is not a kind of file that is taken.{which}")
 
@@ -136,6 +144,17 @@ def _as_known(putting: Putting, known: KnownFiles, event: Event) -> Event:
     if putting.event_id:
         known.check_id(event)
     return event
+
+
+def _check_same(known: KnownFiles, event: Event) -> None:
+    """Bytes that were there were told of before: as far as that is known, in the same words."""
+    try:
+        known.check_id(event)
+    except Conflict as conflict:
+        raise Conflict(
+            f"{shown_path(event.pointer.path)} is there with other meta or in another thread, and these stay. To say "
+            f"more of it: headwater label {event.event_id} KEY=VALUE"
+        ) from conflict
 
 
 def _store(raw: RawStore, stream: BinaryIO, event: Event) -> Stored:

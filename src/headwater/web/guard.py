@@ -64,6 +64,10 @@ class Limits:
     calls_per_minute: int = 6_000
 
 
+_NO_TOKEN: Final = "Open the link that headwater serve printed, or send a token."
+_WRONG_TOKEN: Final = "That token is wrong, has expired or was revoked."
+
+
 class Guard:
     """Stands around everything, so that also the answer to a fault of ours has its headers.
 
@@ -145,7 +149,7 @@ class Guard:
         visitor = await self._apart(self._visitor, text) if text else None
         if visitor is None:
             bucket = self._wrong if text else self._strange
-            none = _refusal(request, 401, "NoToken", "Open the link that headwater serve printed, or send a token.")
+            none = _refusal(request, 401, "NoToken", _WRONG_TOKEN if text else _NO_TOKEN)
             return (none if bucket.take(client) else _too_many(request)), None
         if not self._calls.take(visitor.token):
             return _too_many(request), visitor
@@ -163,7 +167,7 @@ class Guard:
         text = request.query_params["token"]
         visitor = await self._apart(self._visitor, text)
         if visitor is None:
-            wrong = _refusal(request, 401, "NoToken", "That token is wrong, has expired or was revoked.")
+            wrong = _refusal(request, 401, "NoToken", _WRONG_TOKEN)
             return (wrong if self._wrong.take(client) else _too_many(request)), None
         response = RedirectResponse("/", status_code=303)
         secure = request.url.scheme == "https"

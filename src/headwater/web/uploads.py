@@ -5,6 +5,7 @@ What is sent is on disk before anything is stored, under the name that it had th
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -50,7 +51,8 @@ def put_uploads(
         names = [_keep(file, Path(place, str(number)), digest) for number, file in enumerate(files)]
         check(digest.hexdigest())
         only = id if len(files) == 1 else None
-        return [_told(landed) for landed in lake.put(*names, customer=customer, id=only, thread=thread, collect=True)]
+        landed = lake.put(*names, customer=customer, id=only, thread=thread, collect=True)
+        return [_told(each, place) for each in landed]
 
 
 def _keep(file: UploadFile, folder: Path, digest: "hashlib._Hash") -> str:
@@ -70,8 +72,10 @@ def _keep(file: UploadFile, folder: Path, digest: "hashlib._Hash") -> str:
     return str(kept)
 
 
-def _told(landed: "Landed") -> dict[str, Any]:
+def _told(landed: "Landed", place: str = "") -> dict[str, Any]:
+    """`place` is where it lay on this machine, which is nobody's business."""
     event, error = landed.event, landed.error
+    said = re.sub(rf"{re.escape(place)}/\d+/", "", str(error)) if place else str(error)
     return {
         "name": landed.source.rpartition("/")[2],
         "status": landed.status.replace(" ", "_"),
@@ -79,7 +83,7 @@ def _told(landed: "Landed") -> dict[str, Any]:
         "path": event.pointer.path if event else None,
         "event": event.to_dict() if event else None,
         "reason": landed.reason,
-        "error": {"kind": error.kind, "message": str(error), "retryable": error.retryable} if error else None,
+        "error": {"kind": error.kind, "message": said, "retryable": error.retryable} if error else None,
     }
 
 

@@ -12,10 +12,17 @@ _LINE_LETTERS = 160
 
 
 @click.group(
-    short_help="Look at one event, correct it, or pass over it.", help="One event, by its id or its place in the log."
+    short_help="Look at one event, correct it, or pass over it.",
+    help="One event, by its id or its place in the log.",
+    invoke_without_command=True,
 )
-def command() -> None:
-    pass
+@with_session
+def command(session: Session) -> None:
+    context = click.get_current_context()
+    if context.invoked_subcommand is None:
+        raise click.UsageError("Do what with which event? Say show, correct or skip.", context)
+    sets = tuple(f"{name}={value}" for name, value in session.options.items())
+    context.obj = {"lake": session.named, "as_json": session.as_json, "sets": sets}
 
 
 @command.command(

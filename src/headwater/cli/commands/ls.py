@@ -25,16 +25,14 @@ def command(session: Session, **chosen: Any) -> None:
 
 def draw(document: dict[str, Any]) -> None:
     from headwater.cli.output import say, size, table
+    from headwater.domain.keys import shown_path
 
     objects = document["objects"]
     if not objects:
-        say("No objects. What was put comes in with: headwater run --once")
+        say("No objects that fit. What was put and not run yet comes in with: headwater run --once")
         return
-    rows = [
-        (one["customer"], one["modality"], one["occurred_at"], size(one["size"]), one["name"], one["id"])
-        for one in objects
-    ]
-    columns = ("customer", "modality", "occurred at", "size", "name")
-    table(columns, [row[:5] for row in rows], numbers=("size",), whole=("occurred at", "size"))
+    # The path tells kind and customer, and is what trace and get take.
+    rows = [(one["occurred_at"], size(one["size"]), shown_path(one["id"])) for one in objects]
+    table(("occurred at", "size", "object"), rows, numbers=("size",), whole=("occurred at", "size"))
     if document["next"] is not None:
         say(f"There are more: the same with --before {document['next']}", stderr=True)

@@ -29,7 +29,10 @@ from headwater.cli.session import Moment, Session, with_session
 @with_session
 def command(session: Session, query: str, **only: Any) -> None:
     with session.open() as lake:
-        session.show(lake.search(query, **only).to_dict(), draw)
+        answer = lake.search(query, **only).to_dict()
+        session.show(answer, draw)
+        if not answer["hits"] and (waits := sum(lake.pending().to_dict().values())):
+            session.note(f"{waits:,} events or rows wait to be brought in: headwater run --once")
 
 
 def draw(answer: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """`headwater serve`"""
 
 import webbrowser
+from contextlib import suppress
 
 import click
 
@@ -38,7 +39,9 @@ def command(session: Session, host: str, port: int, names: tuple[str, ...], open
             webbrowser.open(link)
 
     try:
-        serve(session.open, directory, host=host, port=port, names=names, ready=ready)
+        # Ctrl-C is how it ends, and no mishap.
+        with suppress(KeyboardInterrupt):
+            serve(session.open, directory, host=host, port=port, names=names, ready=ready)
     finally:
         with session.open() as lake:
             lake.access.revoke(made["id"])

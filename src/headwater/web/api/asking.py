@@ -18,7 +18,7 @@ async def _asked(request: Request) -> AsyncIterator[Asked]:
 def needs(role: str) -> Any:
     async def check(request: Request) -> None:
         if not request.state.visitor.may(role):
-            raise NotFound(f"A {request.state.visitor.role}'s token may not do that; a {role}'s may.")
+            raise NotFound(f"The token of a role {request.state.visitor.role} may not do that; it takes {role}.")
 
     return Depends(check)
 
