@@ -17,8 +17,8 @@ from headwater.upkeep.exclusion import HOLD_NOTHING, KINDS, LEASES, alone, may_b
 from headwater.upkeep.format import FORMAT
 
 # What needs no Spark is tried beside everybody at once.
-QUICK = ("rescan", "event", "backup", "activate", "dismiss", "label", *HOLD_NOTHING)
-ASLEEP_WITHOUT_SPARK = (*QUICK[:6], "maintain", "restore", "upgrade", "migrate", "put")
+QUICK = ("rescan", "event", "backup", "activate", "dismiss", "label", "tag", "untag", *HOLD_NOTHING)
+ASLEEP_WITHOUT_SPARK = (*QUICK[:8], "maintain", "restore", "upgrade", "migrate", "put")
 # Asleep between a file that is written and its commit; who rewrites that table meanwhile is met by both.
 ASLEEP_IN_A_COMMIT = ("run", "replay", "retry", "retire")
 

@@ -139,6 +139,13 @@ def test_who_has_one_of_two_words_is_found_behind_who_fits_by_meaning(tmp_path: 
     assert lake.texts("slow zebra")[0] == texts[0]
 
 
+def test_a_word_that_nobody_wrote_does_not_hide_who_has_the_other(tmp_path: Path) -> None:
+    texts = ["Our heating has been cold since Monday, please send somebody.", "The screen is black.", *ALIKE[:30]]
+    lake = Lake(tmp_path, loaded("static"), texts)
+    assert texts[0] in lake.texts("heating") and texts[0] in lake.texts("heating broken")
+    assert texts[0] not in lake.texts("heating snow whale")
+
+
 def test_a_hit_says_why(lake: Lake) -> None:
     assert lake.ask("refund")[0].why == "words and meaning"
     assert {hit.why for hit in lake.ask("10042")[:1]} == {"words"}

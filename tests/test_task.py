@@ -22,7 +22,7 @@ from headwater import lake as lakes
 from headwater.cli.main import COMMANDS
 from headwater.components import Components
 from headwater.domain.model_book import KnownModel, State
-from headwater.domain.tables import TRANSCRIPTS, Table
+from headwater.domain.tables import TABLES, TRANSCRIPTS, Table
 from headwater.errors import Conflict, NotFound
 from headwater.settings import load
 from headwater.storage.ledger.copy import RUNS
@@ -175,6 +175,27 @@ def to_back_up(tmp: Path) -> Case:
     return Case(lake, ("backup", file), lambda: file.exists() and len(tags() - {"main"}) == 1)
 
 
+def to_tag(tmp: Path) -> Case:
+    lake = small_lake(tmp / "lake")
+    return Case(lake, ("tag", "then", "--by", "ann"), lambda: _tags(lake) == ["then"])
+
+
+def to_untag(tmp: Path) -> Case:
+    lake = small_lake(tmp / "lake")
+    with lakes.open(lake) as opened:
+        opened.history.tag("then", by="ann")
+    return Case(lake, ("untag", "then", "--by", "ann"), lambda: _tags(lake) == [])
+
+
+def _tags(lake: Path) -> list[str]:
+    """Those that every table has too, and no table another."""
+    with lakes.open(lake) as opened:
+        names = [tag["name"] for tag in opened.history.tags()]
+    refs = [{*_table(lake, table).metadata.refs} - {"main"} for table in TABLES]
+    assert all(each == {*names} for each in refs), refs
+    return names
+
+
 def to_restore(tmp: Path) -> Case:
     lake, file = small_lake(tmp / "lake"), tmp / "lake.backup"
     with lakes.open(lake) as opened:
@@ -226,6 +247,8 @@ WITHOUT_SPARK = {
     "upgrade": to_upgrade,
     "backup": to_back_up,
     "restore": to_restore,
+    "tag": to_tag,
+    "untag": to_untag,
 }
 CASES = {**WITHOUT_SPARK, "maintain": to_maintain, "retire": to_retire, "migrate": to_migrate}
 
@@ -237,7 +260,7 @@ def test_killed_at_every_step_a_task_is_finished_by_the_same_command(
     case = CASES[kind](tmp_path)
     kills = 0
     # Killed when a step is done and nobody knows, then when it is noted; so each process gets one step further.
-    for fault in ("task.begun", *["task.done", "task.ended"] * 8, ""):
+    for fault in ("task.begun", *["task.done", "task.ended"] * 12, ""):
         ended = forks.call("--lake", case.lake, *case.command, fault=fault)
         if ended.code != -signal.SIGKILL:
             assert ended.code == 0, ended.err

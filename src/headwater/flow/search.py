@@ -32,8 +32,9 @@ PER_OBJECT: Final = 3
 # Words count from half of what was asked for on: beneath, as many texts have them by chance as fit by meaning.
 WORDS_FROM: Final = 0.5
 WORDS_WORTH: Final = 0.9
-# Who has some of the words stands behind all who fit, and is shown if it is nearly half.
-SOME_WORDS_WORTH: Final = 0.25
+# Who has some of the words stands behind who fits well, and is shown if it is a third: also one of two, where the
+# other was never written here and counts for half more.
+SOME_WORDS_WORTH: Final = 0.3
 MEANING_WORTH: Final = 0.8
 MEANING_POWER: Final = 0.5
 # What lies beyond chance at all.
