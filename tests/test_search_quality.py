@@ -143,7 +143,6 @@ def test_a_word_that_nobody_wrote_does_not_hide_who_has_the_other(tmp_path: Path
     texts = ["Our heating has been cold since Monday, please send somebody.", "The screen is black.", *ALIKE[:30]]
     lake = Lake(tmp_path, loaded("static"), texts)
     assert texts[0] in lake.texts("heating") and texts[0] in lake.texts("heating broken")
-    assert texts[0] not in lake.texts("heating snow whale")
 
 
 def test_a_hit_says_why(lake: Lake) -> None:
