@@ -31,6 +31,8 @@ ROW = {
     "customer": "c",
     "meta": None,
     "thread": None,
+    "log_partition": 0,
+    "log_offset": 0,
     "modality": "audio",
     "occurred_at": AT,
     "seq": 0,

@@ -12,13 +12,14 @@ about half of the time.
 
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from headwater.storage.tables.writer import TableWriter
 
 _KEPT: Final = 2
+_BESIDE: Final = "beside"
 WARM: Final = Table(
     "warm.events",
     pa.schema([("seq", pa.int64()), ("customer", pa.string()), ("day", TIMESTAMP)]),
@@ -77,7 +79,7 @@ def record_beside(logs: Path) -> "subprocess.Popen[bytes] | None":
     try:
         logs.mkdir(parents=True, exist_ok=True)
         with (logs / "class-archive.log").open("ab") as log:
-            line = ["nice", "-n", "10", sys.executable, "-m", "headwater.storage.spark.class_archive"]
+            line = [sys.executable, "-m", "headwater.storage.spark.class_archive", _BESIDE]
             return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     except OSError:  # nothing needs it
         return None
@@ -171,7 +173,17 @@ def _same(part: bytes) -> bytes:
     return part
 
 
+def _give_way() -> None:
+    """The commands that somebody waits for come first: this one, and its JVM, take what they leave."""
+    os.nice(10)
+    if hasattr(os, "SCHED_IDLE"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 if __name__ == "__main__":
+    if _BESIDE in sys.argv[1:]:
+        _give_way()
     try:
         with _alone(_archive_here().parent) as alone:
             if alone:
