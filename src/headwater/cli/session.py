@@ -137,6 +137,12 @@ def with_session(function: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def hand_on(session: Session) -> None:
+    """From a group to the command behind it: what was said between the two."""
+    sets = tuple(f"{name}={value}" for name, value in session.options.items())
+    click.get_current_context().obj = {"lake": session.named, "as_json": session.as_json, "sets": sets}
+
+
 def _named(ctx: click.Context, lake: Path | None, before: Mapping[str, Any]) -> Path | None:
     typed = ctx.get_parameter_source("lake") is click.core.ParameterSource.COMMANDLINE
     return lake if typed else before.get("lake") or lake

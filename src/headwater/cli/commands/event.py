@@ -6,7 +6,7 @@ import click
 
 from headwater.cli.caller import caller
 from headwater.cli.known import known
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, hand_on, with_session
 
 _LINE_LETTERS = 160
 
@@ -21,8 +21,7 @@ def command(session: Session) -> None:
     context = click.get_current_context()
     if context.invoked_subcommand is None:
         raise click.UsageError("Do what with which event? Say show, correct or skip.", context)
-    sets = tuple(f"{name}={value}" for name, value in session.options.items())
-    context.obj = {"lake": session.named, "as_json": session.as_json, "sets": sets}
+    hand_on(session)
 
 
 @command.command(

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headwater.cli.caller import caller
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, hand_on, with_session
 
 _ROWS_SHOWN: Final = 10
 
@@ -25,7 +25,7 @@ def command(session: Session, reason: str | None) -> None:
         return
     if reason is not None:
         raise click.UsageError("--reason goes behind dismiss.", context)
-    context.obj = {"lake": session.named, "as_json": session.as_json, "sets": _as_given(session)}
+    hand_on(session)
 
 
 @command.command(
@@ -53,10 +53,6 @@ def dismiss(
         else:
             plan = lake.quarantine.dismiss(*ids, reason=reason, because=because, by=by, undo=undo)
     session.show({**plan.to_dict(), "by": by, "because": because, "applied": not dry_run}, _draw_dismissal)
-
-
-def _as_given(session: Session) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in session.options.items())
 
 
 def draw(document: dict[str, Any]) -> None:

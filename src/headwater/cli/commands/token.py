@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from headwater.cli.session import Session, with_session
+from headwater.cli.session import Session, hand_on, with_session
 from headwater.domain.access import ROLES
 
 
@@ -26,8 +26,7 @@ def command(session: Session) -> None:
         with session.open() as lake:
             session.show({"tokens": lake.access.list()}, _draw_list)
         return
-    sets = tuple(f"{name}={value}" for name, value in session.options.items())
-    context.obj = {"lake": session.named, "as_json": session.as_json, "sets": sets}
+    hand_on(session)
 
 
 @command.command("new", help="Make a token and tell it, this once.")
