@@ -181,11 +181,11 @@ def test_nobody_corrects_what_is_not_theirs_or_not_there(lake: Lake, tmp_path: P
 
 KILLS = (
     "bronze.published",
-    "corrected.found",
-    "corrected.unindexed",
     "corrected.removed",
-    "corrected.marked",
-    "derive.published:2",
+    *(
+        pytest.param(kill, marks=pytest.mark.soak)
+        for kill in ("corrected.found", "corrected.unindexed", "corrected.marked", "derive.published:2")
+    ),
 )
 
 

@@ -153,6 +153,7 @@ def rows_of(lake: Lake, table: str) -> list[str]:
     return sorted(repr({name: value for name, value in row.items() if name not in left_out}) for row in found)
 
 
+@pytest.mark.soak  # two minutes; on servers it is sampled by tests/stack/test_existing_session_on_servers.py
 def test_a_run_inside_somebodys_spark_makes_the_same_rows_and_leaves_it_as_it_was(engine: None, tmp_path: Path) -> None:
     # Batches in the driver's hands, and batches that Spark's tasks carry: the second goes by what SQL is set to.
     inside = [filled(tmp_path / name / "lake") for name in ("small batches", "large batches")]
