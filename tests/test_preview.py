@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import media
@@ -78,6 +79,12 @@ def test_pictures_that_no_browser_shows_are_drawn_no_wider_than_asked(previews: 
     assert opened(previews.draw("image", pointer, width=400)).size == (400, 200)
     small = put(store, "small.bmp", image_bytes((20, 10), "BMP"), "image/bmp")
     assert opened(previews.draw("image", small, width=400)).size == (20, 10)
+
+
+def test_a_picture_inside_a_larger_object_is_drawn_from_where_it_begins(previews: Previews, store: RawStore) -> None:
+    data = image_bytes((20, 10), "PNG")
+    whole = put(store, "packed.bin", b"before" + data, "image/png")
+    assert opened(previews.draw("image", replace(whole, offset=6, size=len(data)))).size == (20, 10)
 
 
 def test_what_has_no_picture_says_so(previews: Previews, store: RawStore) -> None:

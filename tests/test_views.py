@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
-from lakes import small_lake
+from lakes import CALL_BYTES, parts_of, small_lake
 
 from headwater import lake as lakes
+from headwater.domain.pointer import Pointer
 from headwater.domain.tables import MESSAGES
 from headwater.errors import NotFound
+from headwater.upkeep.object_view import ObjectBytes
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +47,13 @@ def test_an_object_is_seen_with_what_was_made_of_it_and_read_from_anywhere(direc
         for ask in (lake.open_object, lake.view):
             with pytest.raises(NotFound):
                 ask(row["id"], customer="somebody else")
+
+
+def test_an_object_that_is_a_stretch_of_a_larger_one_is_read_from_where_it_begins(directory: Path) -> None:
+    with lakes.open(directory) as lake:
+        store = parts_of(lake).raw_store
+        store.put_bytes("images/acme/2026-03-01/packed.bin", b"before" + CALL_BYTES + b"after", "audio/wav")
+        pointer = Pointer("images/acme/2026-03-01/packed.bin", len(CALL_BYTES), "audio/wav", "", offset=6)
+        packed = ObjectBytes("packed", "acme", "audio", pointer, len(CALL_BYTES), store)
+        assert b"".join(packed.read()) == CALL_BYTES
+        assert b"".join(packed.read(2, 3)) == CALL_BYTES[2:5]

@@ -132,13 +132,19 @@ def fetch_object(
     catalog: catalogs.Tables, raw_store: RawStore, name: str, customer: str | None = None
 ) -> Iterator[bytes]:
     """The raw bytes behind any id, in pieces; DataFault at the end where they do not match their checksum."""
+    event = find_event(catalog, name, customer)
+    if event["modality"] in INLINE:
+        return iter([(event["text"] or "").encode()])
+    return verified_chunks(raw_store, Pointer.from_dict(event["pointer"]))
+
+
+def find_event(catalog: catalogs.Tables, name: str, customer: str | None = None) -> Row:
+    """The event that counts about the object that any id means; NotFound where there is none."""
     _, object_id = _resolve(catalog, name, customer)
     events = events_of(catalog, object_id)
     if not events:
         raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
-    if events[0]["modality"] in INLINE:
-        return iter([(events[0]["text"] or "").encode()])
-    return verified_chunks(raw_store, Pointer.from_dict(events[0]["pointer"]))
+    return events[0]
 
 
 def verified_chunks(raw_store: RawStore, pointer: Pointer) -> Iterator[bytes]:

@@ -10,15 +10,12 @@ from typing import Any, Final
 from headwater.domain.modality import INLINE
 from headwater.domain.pointer import Pointer
 from headwater.domain.ref import Ref
-from headwater.domain.tables import EVENTS, METADATA, TEXT_TABLES
-from headwater.errors import NotFound
-from headwater.storage.query.plain_rows import to_plain, to_rows
-from headwater.storage.query.reader import scan
+from headwater.domain.tables import METADATA, TEXT_TABLES
+from headwater.storage.query.plain_rows import to_plain
 from headwater.storage.raw.store import RawStore
 from headwater.storage.tables.catalog import Tables
-from headwater.storage.tables.row_filter import RowFilter
 from headwater.upkeep.labels import shown_labels
-from headwater.upkeep.lineage import find_object, look_up
+from headwater.upkeep.lineage import find_event, look_up
 from headwater.upkeep.parts import Parts
 
 _MADE: Final = ("step", "model", "fingerprint", "derived_at")
@@ -26,7 +23,6 @@ _TEXT: Final = ("text", "language", "confidence", "segments", "model_seconds", "
 _MEASURED: Final = (
     "size", "duration_ms", "width", "height", "pages", "channels", "sample_rate", "codec", "tier",
 )  # fmt: skip
-_EVENT: Final = ("object_id", "customer", "modality", "pointer", "text", "first_of_object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +50,17 @@ class ObjectBytes:
         if self._text is not None:
             end = None if size is None else offset + size
             return iter([self._text[offset:end]])
-        return self._store.chunks(self.id, offset, self.size - offset if size is None else size)
+        begin = self.pointer.offset + offset
+        return self._store.chunks(self.pointer.path, begin, self.size - offset if size is None else size)
 
 
 def open_object(catalog: Tables, raw_store: RawStore, name: str, customer: str | None = None) -> ObjectBytes:
     """NotFound where nothing bears that id, of that customer if one is named."""
-    object_id = find_object(catalog, name, customer)
-    whose: RowFilter = {"object_id": object_id, **({"customer": customer} if customer else {})}
-    rows = to_rows(scan(catalog, EVENTS.name, _EVENT, whose))
-    first = next((row for row in rows if row["first_of_object"]), None)
-    if first is None:
-        raise NotFound(f"{object_id} has no event, so its bytes are not known. See: headwater trace {object_id}")
+    first = find_event(catalog, name, customer)
     pointer = Pointer.from_dict(first["pointer"])
     text = (first["text"] or "").encode() if first["modality"] in INLINE else None
     size = len(text) if text is not None else int(pointer.size or 0)
-    return ObjectBytes(object_id, first["customer"], first["modality"], pointer, size, raw_store, text)
+    return ObjectBytes(first["object_id"], first["customer"], first["modality"], pointer, size, raw_store, text)
 
 
 def view_object(parts: Parts, name: str, customer: str | None, as_of: Ref | None = None) -> dict[str, Any]:

@@ -84,8 +84,8 @@ class Previews:
 
     @contextmanager
     def _opened(self, pointer: Pointer) -> Iterator[BinaryIO]:
-        """As an open file, also of a store elsewhere."""
-        local = self._store.open_local(pointer.path)
+        """As an open file, also of a store elsewhere, or where it is a stretch of a larger one."""
+        local = self._store.open_local(pointer.path) if not pointer.offset else None
         if local is not None:
             with local:
                 yield local
