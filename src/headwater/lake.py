@@ -18,7 +18,6 @@ from headwater.components import Components
 from headwater.domain import tables
 from headwater.domain.ref import AsOf, to_ref
 from headwater.domain.shown import ShownObject
-from headwater.errors import NotFound
 from headwater.facets.access import LakeAccess
 from headwater.facets.events import LakeEvents
 from headwater.facets.former_names import FormerNames
@@ -113,13 +112,9 @@ class Lake(Putting, Selections, Labelling, FormerNames):
 
     def table(self, name: str, *, all_models: bool = False, as_of: AsOf | None = None) -> TableReader:
         """What the active models of now made, or with `all_models` what every model made; `as_of` as it was then."""
-        table = tables.find(name)
-        if table is None:
-            known = ", ".join(table.short_name for table in tables.TABLES)
-            raise NotFound(f"There is no table {name}. These are: {known}.")
-        from headwater.upkeep.history.tags import book_at
+        from headwater.upkeep.history.book_at import book_at
 
-        ref = to_ref(as_of)
+        table, ref = tables.require(name), to_ref(as_of)
         hidden = frozenset[str]() if all_models else book_at(self._parts, ref).hidden()
         return TableReader(self._parts, table, hidden, ref)
 
@@ -263,7 +258,7 @@ class Lake(Putting, Selections, Labelling, FormerNames):
         `as_of` counts for every table that it names; the answer then says which snapshots were read. With a `limit` it
         has so many rows at most, and `more` says whether there were others.
         """
-        from headwater.upkeep.history.tags import book_at
+        from headwater.upkeep.history.book_at import book_at
         from headwater.upkeep.runs_table import dismissals_table, labels_table, runs_table
 
         parts = self._parts

@@ -143,16 +143,6 @@ def _clock(milliseconds: int) -> str:
     return f"{minutes:02d}:{seconds:02d}"
 
 
-def size(count: float | None) -> str:
-    if count is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
 def money(amount: float) -> str:
     """In the currency of the models' prices; small sums keep two digits that say something."""
     if not amount:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headwater.domain.locator import LOCATOR_TYPE, SEGMENT_TYPE
 from headwater.domain.pointer import POINTER_TYPE
+from headwater.errors import NotFound
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -222,3 +223,11 @@ TABLES: Final = (EVENTS, METADATA, *TEXT_TABLES, EMBEDDINGS, QUARANTINE)
 def find(name: str) -> Table | None:
     """By full or short name: `silver.transcripts`, `transcripts`."""
     return next((table for table in TABLES if name in {table.name, table.short_name}), None)
+
+
+def require(name: str) -> Table:
+    """As `find`; NotFound names those that there are."""
+    if (table := find(name)) is None:
+        known = ", ".join(table.short_name for table in TABLES)
+        raise NotFound(f"There is no table {name}. These are: {known}.")
+    return table

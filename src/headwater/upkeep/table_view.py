@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headwater.clock import to_text
-from headwater.domain.tables import TABLES, Table, find
-from headwater.errors import NotFound
+from headwater.domain.tables import Table, require
 from headwater.settings import Settings
 from headwater.storage.query.reader import plan
 from headwater.storage.tables import catalog as catalogs
@@ -48,9 +47,7 @@ def view_table(catalog: catalogs.Tables, settings: Settings, table: Table) -> di
 
 def list_snapshots(catalog: catalogs.Tables, name: str, limit: int) -> dict[str, Any]:
     """`{"table", "snapshots": [{"id", "at", "refs", "added_records", …}], "older"}`, the latest first."""
-    table = find(name)
-    if table is None:
-        raise NotFound(f"There is no table {name}. These are: {', '.join(each.short_name for each in TABLES)}.")
+    table = require(name)
     loaded = catalogs.load(catalog, table.name)
     with catalogs.translated(table.name):
         return {"table": table.name, **_history(loaded, limit)}

@@ -138,7 +138,7 @@ class AgentTools:
     def list_customers(self, ctx: Call) -> dict[str, Any]:
         """Whose things there are: how many, how large, from when to when."""
         with self._asked(ctx) as asked:
-            found = [row for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
+            found = asked.seen_customers()
         return {"customers": found, "sources": [{"table": "bronze.events", "link": f"{self._link(ctx)}/search"}]}
 
     def query_tables(self, query: str, ctx: Call, limit: int = 100) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class Asked:
         finally:
             _QUERIES.release()
 
+    def seen_customers(self) -> list[dict[str, Any]]:
+        """As `lake.customers`, those that the caller sees."""
+        return [row for row in self.lake.customers() if self.visitor.sees(row["customer"])]
+
     def require_whole_lake(self) -> None:
         """What tells of all customers is not there for who sees only some."""
         if not self.visitor.sees_all:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,10 +13,9 @@ from starlette.requests import Request
 from headwater.clock import parse_time, utc_now
 from headwater.domain.access import Visitor
 from headwater.domain.keys import shown_path
+from headwater.domain.quantities import size
 from headwater.web.media import PLAYED
 from headwater.web.page import Page
-
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 class Frame:
@@ -31,7 +30,7 @@ class Frame:
         )
         self._environment.globals["played"] = PLAYED
         self._environment.filters |= {
-            "bytes": bytes_text,
+            "bytes": size,
             "count": lambda value: f"{value:,}",
             "place": place_text,
             "shown": shown_path,
@@ -47,17 +46,6 @@ class Frame:
         about = {"title": title, "name": name, "pages": shown, "visitor": visitor, "query": dict(request.query_params)}
         about["path"] = request.url.path
         return self._environment.get_template(f"{name}.html").render(**about, **document)
-
-
-def bytes_text(size: int | float | None) -> str:
-    if size is None:
-        return "–"
-    value = float(size)
-    for unit in _UNITS:
-        if value < 1000 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return ""
 
 
 def place_text(locator: dict[str, Any] | None) -> str:

@@ -20,7 +20,8 @@ def command(session: Session) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import say, size, table
+    from headwater.cli.output import say, table
+    from headwater.domain.quantities import size
 
     if not document["customers"]:
         say("No customers yet. What was put comes in with: headwater run --once")

@@ -28,7 +28,8 @@ def command(session: Session, directory: Path, **chosen: Any) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import plural, say, size, text
+    from headwater.cli.output import plural, say, text
+    from headwater.domain.quantities import size
 
     for found in document["missing"]:
         say(text(f"{'missing':<13}", "red"), f"  {found['path']}: {found['message']}")

@@ -24,8 +24,9 @@ def command(session: Session, **chosen: Any) -> None:
 
 
 def draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import say, size, table
+    from headwater.cli.output import say, table
     from headwater.domain.keys import shown_path
+    from headwater.domain.quantities import size
 
     objects = document["objects"]
     if not objects:

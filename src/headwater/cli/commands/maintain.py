@@ -24,7 +24,8 @@ def command(session: Session, dry_run: bool) -> None:
 
 
 def _draw_plan(plan: dict[str, Any]) -> None:
-    from headwater.cli.output import say, size, table
+    from headwater.cli.output import say, table
+    from headwater.domain.quantities import size
 
     columns = ("table", "files", "too small", "snapshots to expire")
     rows = [(care["table"], care["files"], care["compact"], care["expire"]) for care in plan["tables"]]

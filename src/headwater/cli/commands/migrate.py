@@ -27,7 +27,8 @@ def command(session: Session, file: Path, dry_run: bool) -> None:
 
 
 def _draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import say, size, table
+    from headwater.cli.output import say, table
+    from headwater.domain.quantities import size
 
     if not document["parts"]:
         say("No part would move." if document["changed"] else "The lake is there already. Nothing to do.")

@@ -200,8 +200,9 @@ def _result(landed: "Landed") -> dict[str, Any]:
 
 
 def draw(document: dict[str, Any]) -> None:
-    from headwater.cli.output import plural, say, size, text
+    from headwater.cli.output import plural, say, text
     from headwater.domain.keys import shown_path
+    from headwater.domain.quantities import size
 
     results, summary, skipped = document["results"], document["summary"], document["skipped"]
     groups = document["unsupported"] if sum(document["unsupported"].values()) > 1 else {}

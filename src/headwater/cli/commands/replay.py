@@ -80,7 +80,8 @@ def _confirmed(cost: float) -> bool:
 
 
 def _draw_quote(quote: dict[str, Any]) -> None:
-    from headwater.cli.output import money, plural, say, size, table
+    from headwater.cli.output import money, plural, say, table
+    from headwater.domain.quantities import size
 
     what = "text" if quote["step"] == "embed" else "object"
     say(f"{quote['step']} by {quote['model']} ({quote['fingerprint']}): {plural(quote['objects'], what)} to do.")

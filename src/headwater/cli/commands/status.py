@@ -21,7 +21,8 @@ def command(session: Session) -> None:
 
 
 def _draw(status: dict[str, Any], pending: "Pending") -> None:
-    from headwater.cli.output import plural, say, size, table
+    from headwater.cli.output import plural, say, table
+    from headwater.domain.quantities import size
 
     columns = ("table", "rows", "files", "median file", "snapshots")
     rows = [

@@ -59,7 +59,7 @@ def draw(trace: dict[str, Any]) -> None:
 
 
 def _object(found: dict[str, Any]) -> str:
-    from headwater.cli.output import size
+    from headwater.domain.quantities import size
 
     where = "inline in its event" if found["inline"] else "stored" if found["exists"] else "GONE from the raw store"
     checksum = f"  sha256 {found['checksum'][:16]}…" if found.get("checksum") else ""

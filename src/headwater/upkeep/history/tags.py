@@ -7,15 +7,12 @@ committed between two looks is in the source and not yet in what is derived. The
 was cut short is finished as it was begun.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from headwater.clock import to_text
 from headwater.domain.lake_tag import EMPTY_AT, HOLD, NOTE_LETTERS_MAX, PIN, TAG, LakeTag, check_name
-from headwater.domain.model_book import ModelBook
-from headwater.domain.ref import Ref
 from headwater.domain.tables import EMBEDDINGS, EVENTS, TABLES
 from headwater.errors import Conflict, InvalidRequest, NotFound
 from headwater.storage.ledger.hold_lease import Held
@@ -189,22 +186,6 @@ def require_tag(ledger: Ledger, name: str) -> LakeTag:
         known = ", ".join(tag.name for tag in read_tags(ledger)[:20])
         raise NotFound(f"There is no tag {name} of the lake. There is {known or 'none yet: headwater tag NAME'}.")
     return found
-
-
-def book_at(parts: Parts, ref: Ref | None) -> ModelBook:
-    """The models as they were with a tag of the lake, else as they are: nothing else says what they were."""
-    tag = read_tag(parts.ledger, ref.name) if ref is not None and ref.name is not None else None
-    if tag is None:
-        return parts.book()
-    if tag.has_ended(parts.clock()):
-        raise NotFound(f"The {tag.kind} {tag.name} ended on {tag.until}; what it kept may be gone. {_others(parts)}")
-    return tag.book
-
-
-def _others(parts: Parts) -> str:
-    now = parts.clock()
-    known: Sequence[str] = [tag.name for tag in read_tags(parts.ledger) if not tag.has_ended(now)][:20]
-    return f"There is still {', '.join(known)}." if known else "No other tag is there."
 
 
 def _set_property(committer: Committer, table: str, name: str, value: str | None) -> None:

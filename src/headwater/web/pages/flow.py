@@ -16,7 +16,7 @@ _RUNS: Final = 1_000
 def ask(asked: Asked) -> dict[str, Any]:
     span = asked.text("span") if asked.text("span") in SPANS else "day"
     if not asked.visitor.sees_all:
-        return {"customers": _customers(asked), "stages": [], "span": span, "down": None, "whole": False}
+        return {"customers": asked.seen_customers(), "stages": [], "span": span, "down": None, "whole": False}
     lake = asked.lake
     runs = lake.journal(limit=_RUNS)
     since = utc_now() - SPANS[span or "day"]
@@ -28,15 +28,11 @@ def ask(asked: Asked) -> dict[str, Any]:
         money += sum(model["cost"] or 0.0 for model in run["models"])
     document = {"stages": lake.flow(), "runs": runs[:5], "done": dict(done), "faults": faults, "money": money}
     document |= {"span": span, "spans": list(SPANS), "failed": sum(run["outcome"] == "failed" for run in recent)}
-    document |= {"customers": _customers(asked), "whole": True, "down": None}
+    document |= {"customers": asked.seen_customers(), "whole": True, "down": None}
     try:
         return {**document, "status": lake.status()}
     except HeadwaterError as error:
         return {**document, "status": None, "down": str(error)}
-
-
-def _customers(asked: Asked) -> list[dict[str, Any]]:
-    return [row for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
 
 
 PAGE = Page("flow", "/", "Flow", ask)

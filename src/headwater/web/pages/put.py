@@ -8,7 +8,7 @@ from headwater.web.page import Page
 
 
 def ask(asked: Asked) -> dict[str, Any]:
-    known = [row["customer"] for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
+    known = [row["customer"] for row in asked.seen_customers()]
     default = asked.lake.settings.text("put.customer")
     default = default if asked.visitor.sees(default) else ""
     stages = asked.lake.flow() if asked.visitor.sees_all else []

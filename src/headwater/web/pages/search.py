@@ -17,7 +17,7 @@ def ask(asked: Asked) -> dict[str, Any]:
     question = asked.text("q")
     only = {name: asked.text(name) for name in _FILTERS}
     where = asked.text("where")
-    customers = [row["customer"] for row in asked.lake.customers() if asked.visitor.sees(row["customer"])]
+    customers = [row["customer"] for row in asked.seen_customers()]
     document = {"q": question or "", "hits": [], "stale_by": 0, "refused": None, "latest": []}
     document |= {"modalities": MODALITIES, "known_customers": customers}
     try:
